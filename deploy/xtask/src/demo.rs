@@ -7,12 +7,14 @@ mod chaos;
 mod cluster;
 mod kasbah;
 mod narrate;
+mod running;
 mod shop;
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
+use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::report::{self, spent, step};
@@ -75,7 +77,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         };
         println!("==> up after {}", spent(start.elapsed()));
         if !arguments.chaos {
-            Running::explain(&state);
+            running.explain(&state)?;
         }
         let going_on = async {
             match arguments.chaos {
@@ -226,10 +228,16 @@ impl Running {
         std::fs::write(settings_file(state), text).context("cannot write the settings for other terminals")
     }
 
-    /// What to try.
-    fn explain(state: &Path) {
+    /// What to try, the web page first.
+    fn explain(&self, state: &Path) -> Result<()> {
+        let link = self.kasbah.client().json(&["open", "--no-open"])?;
+        let link = link.get("url").and_then(Value::as_str).context("no link to the web page")?;
         println!(
             "
+    Open the web page. The link signs in once, within five minutes; `kasbah open` makes another.
+
+      {link}
+
     In another terminal: `. {settings}`, which leads into a clone of the shop's repository and knows `kasbah` and
     `kubectl`. Then try, and watch it here:
 
@@ -241,22 +249,36 @@ impl Running {
       kasbah kubeconfig --agent demo --file ../through.yaml; kubectl --kubeconfig ../through.yaml get pods -A
                                                                                   the same cluster, through the tunnel
       kasbah source list; kasbah source show demo/staging; kubectl get pods -A    where things stand
+      kasbah env ls; kasbah env show staging; kasbah env tree staging             the environments, and their objects
+      kasbah get --health degraded,progressing; kasbah tree deploy/search; kasbah why deploy/search; kasbah history deploy/search
+                                                                                  what runs, how it is, why, and since when
+      kasbah subscription create mine --webhook http://127.0.0.1:9000/ --types 'kasbah.sync.*'; kasbah subscription show mine
+                                                                                  events for your own programs, signed and retried
+      curl -N -H \"Authorization: Bearer $(kasbah token issue --name events --token-only)\" -H 'Accept: text/event-stream' http://{api}/api/events
+                                                                                  the same as they come
 
     Logs: {logs}/*.log. Ctrl-C ends everything.
 ",
             settings = settings_file(state).display(),
+            api = self.kasbah.api(),
             logs = state.display(),
         );
+        Ok(())
     }
 
-    /// Runs until a part ends by itself, which is an error that says which.
+    /// Runs until a part ends by itself, which is an error that says which. Once the shop is up, says what runs.
     async fn watch(&mut self) -> Result<()> {
         let mut ticks = tokio::time::interval(std::time::Duration::from_millis(500));
+        let mut is_shown = false;
         loop {
             ticks.tick().await;
             self.kasbah.must_run()?;
             if let Some(narrator) = &mut self.narrator {
                 narrator.must_run()?;
+            }
+            if !is_shown && let Some(text) = running::shown(self.kasbah.client()) {
+                println!("\n==> the shop is up; what runs, in another terminal:\n{text}");
+                is_shown = true;
             }
         }
     }

@@ -84,6 +84,7 @@ pub fn build_for_tests(all_clients: bool) -> Result<()> {
     packages::promtool();
     node_js::oidc_provider()?;
     node_js::client_library()?;
+    node_js::web_page()?;
     node_js::chromium()
 }
 

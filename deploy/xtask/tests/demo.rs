@@ -50,6 +50,16 @@ impl<'a> Demo<'a> {
         text(output.stdout)
     }
 
+    /// Types it until what it prints has all these words: what the agent does is told before it is observed.
+    async fn shows(&self, line: &str, words: &[&str]) {
+        eventually(LIMIT, || {
+            let shown = self.types(line);
+            let found = words.iter().all(|word| shown.contains(word));
+            async move { if found { Ok(()) } else { Err(format!("{line}: no {words:?} in: {shown}")) } }
+        })
+        .await;
+    }
+
     /// As [`Self::types`], in the clone of the configuration; what it changes is pushed.
     fn pushes(&self, change: &str, message: &str) {
         let person = "git -c user.name=demo -c user.email=demo@example.com";
@@ -70,8 +80,17 @@ async fn the_demo_on_a_real_node_does_what_it_suggests_and_goes_on_where_it_was(
     for source in ["staging", "production"] {
         demo.says(&["sync finished", &format!("{source}: succeeded")]).await;
     }
+    demo.says(&["the shop is up"]).await;
+    demo.says(&["└── ReplicaSet storefront-"]).await;
+    demo.shows("kasbah get deploy -n shop-staging", &[" storefront "]).await;
+    demo.shows("kasbah why deploy/storefront -n shop-staging", &["nothing is wrong"]).await;
+    let words = ["souk/shop", " staging ", " production ", "demo/shop-staging", "demo/shop-production"];
+    demo.shows("kasbah env ls", &words).await;
+    demo.shows("kasbah env show staging", &["demo/shop-staging"]).await;
+    demo.shows("kasbah env tree staging", &["Deployment shop-staging/storefront"]).await;
     demo.pushes("sed -i 's/half price/free/' staging/storefront.yaml", "greeting");
     demo.says(&["object applied", "changed, ConfigMap shop-staging/storefront"]).await;
+    demo.shows("kasbah history configmap/storefront -n shop-staging", &["changed"]).await;
     demo.types("kubectl -n shop-staging scale deployment search --replicas 3");
     demo.says(&["drift corrected", "Deployment shop-staging/search"]).await;
     demo.end();
@@ -81,11 +100,7 @@ async fn the_demo_on_a_real_node_does_what_it_suggests_and_goes_on_where_it_was(
     demo.pushes("git rm -q staging/reviews.yaml", "reviews");
     demo.says(&["object pruned", "Deployment shop-staging/reviews"]).await;
     demo.pushes("sed -i 's/replicas: .*/replicas: many/' staging/stock.yaml", "stock");
-    eventually(LIMIT, || {
-        let shown = demo.types("kasbah source show demo/staging");
-        async move { if shown.contains("staging/stock.yaml:") { Ok(()) } else { Err(shown) } }
-    })
-    .await;
+    demo.shows("kasbah source show demo/staging", &["staging/stock.yaml:"]).await;
     demo.types("kasbah log verify");
     demo.end();
 }
@@ -99,6 +114,7 @@ async fn the_demo_with_three_of_each_service_tells_the_same_story() {
     }
     demo.pushes("sed -i 's/half price/free/' staging/storefront.yaml", "greeting");
     demo.says(&["object applied", "changed, ConfigMap shop-staging/storefront"]).await;
+    demo.says(&["the shop is up"]).await;
     demo.types("kasbah kubeconfig --agent demo --file ../through.yaml");
     demo.types("kubectl --kubeconfig ../through.yaml get namespaces");
     demo.types("kasbah log verify");

@@ -9,7 +9,8 @@ use anyhow::{Context, Result};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use testkit::{
-    GIT_ON_THIS_MACHINE, NatsCluster, Process, Replicas, ReplicasOptions, Webhook, WebhookStyle, free_port,
+    ALLOWED_ON_THIS_MACHINE, NatsCluster, Process, Replicas, ReplicasOptions, Webhook, WebhookStyle,
+    free_port,
 };
 use tokio::time::Instant;
 
@@ -70,6 +71,7 @@ pub struct Kasbah {
     client: Client,
     authority: PathBuf,
     tunnel: u16,
+    api: u16,
 }
 
 /// What the agent dials.
@@ -111,7 +113,7 @@ impl Kasbah {
     fn start_one(program: PathBuf, state: &Path, data: PathBuf, ports: &Ports) -> Result<Self> {
         let mut command = Command::new(program);
         command.arg("up").arg("--data").arg(&data).args(["--organization", ORGANIZATION]);
-        command.envs(GIT_ON_THIS_MACHINE);
+        command.envs(ALLOWED_ON_THIS_MACHINE);
         for (option, port) in [
             ("--api-listen", ports.api),
             ("--admin-listen", ports.admin),
@@ -127,6 +129,7 @@ impl Kasbah {
             authority: data.join("ca.crt"),
             client: client(vec![("KASBAH_DATA".to_owned(), data)])?,
             tunnel: ports.tunnel,
+            api: ports.api,
         })
     }
 
@@ -148,8 +151,14 @@ impl Kasbah {
             authority: replicas.authority(),
             client: client(replicas.client_variables()?)?,
             tunnel: ports.tunnel,
+            api: ports.api,
             server: Server::Many(Box::new(Many { replicas, nats })),
         })
+    }
+
+    /// Where the API is, on this machine.
+    pub fn api(&self) -> String {
+        format!("127.0.0.1:{}", self.api)
     }
 
     /// The many processes, where there are many.

