@@ -14,9 +14,11 @@ mod imported;
 mod index;
 mod judge;
 mod kinds;
+mod list;
 mod listable;
 mod mesh;
 mod observed;
+mod optional;
 mod owners;
 pub mod query;
 mod record;
@@ -45,8 +47,10 @@ pub use judge::{
     RULES, asks_pods, before_imported, claims_beside, options_of, own_verdict, verdict_with_pods,
     workloads_above,
 };
+pub use list::List;
 pub use listable::{Listable, Question};
 pub use observed::Observed;
+pub use optional::Optional;
 pub use record::{Kind, Record, Verdict, plain_uid};
 pub use relations::{Link, Relation, RelationSet};
 pub use rights::{AsThemselves, ClusterRights, Rights, Sight};

@@ -12,8 +12,8 @@ use serde_json::Value;
 use crate::driver::{Driver, State};
 use crate::imported::{ForOneQuestion, Imported};
 use crate::model::{
-    Declaring, Facts, Groups, Index, Instant, Kind, Link, Matcher, Record, Slot, Text, Verdict, What, Writer,
-    asks_pods, before_imported, options_of, own_verdict, query, verdict_with_pods,
+    Declaring, Facts, Groups, Index, Instant, Kind, Link, Matcher, Optional, Record, Slot, Text, Verdict,
+    What, Writer, asks_pods, before_imported, options_of, own_verdict, query, verdict_with_pods,
 };
 use crate::store::{Partitions, Reader, Standing, StoreError};
 
@@ -219,11 +219,11 @@ fn record_at(reader: &Reader, record: Arc<Record>, until: &Until) -> Result<Opti
             awaits_body: false,
             changed_at: change.recorded_at,
             sequence: change.sequence,
-            gone_at: None,
+            gone_at: Optional::NONE,
             changes: change.number,
             writer: change.writer.as_ref().map(Writer::of),
             set: None,
-            hand: None,
+            hand: Optional::NONE,
             ..(*record).clone()
         };
         return Ok(Some(Then { record: Arc::new(record), is_as_now: false }));
@@ -253,7 +253,7 @@ fn judge(
     }
     let Some(record) = index.get(slot) else { return Ok(()) };
     let is_well = matches!(record.own.state, HealthState::Healthy | HealthState::None);
-    if is_as_now && is_well && record.own.recheck_at.is_none() && !record.own.asks {
+    if is_as_now && is_well && record.own.recheck_at.time().is_none() && !record.own.asks {
         return Ok(());
     }
     let own = match parsed(body_of(reader, record)?) {

@@ -180,7 +180,7 @@ impl Driver {
         let links = parsed.as_ref().map(|body| fold.index.declared_links(record.agent, &record.kind, body));
         let mut verdict = parsed.map_or_else(|| record.own.clone(), |body| own_verdict(&body, now, &options));
         // Otherwise it would be due for ever.
-        verdict.recheck_at = verdict.recheck_at.filter(|at| *at > now);
+        verdict.recheck_at = verdict.recheck_at.time().filter(|at| *at > now).into();
         let verdict = before_imported(&fold.index, (record.agent, &record.kind), verdict, &record.own);
         fold.index.judge(slot, verdict);
         if let Some(links) = links {

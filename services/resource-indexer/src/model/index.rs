@@ -6,6 +6,8 @@ mod declared;
 mod grouped;
 mod noting;
 mod related;
+mod searched;
+mod slots;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -15,12 +17,14 @@ use events::requests::index::HealthState;
 use events::{AgentId, SourceId, Timestamp};
 
 pub use grouped::{InCluster, counted};
+pub use searched::contains;
+pub use slots::Slots;
 
 use super::facts::Special;
 use super::former::Declaring;
-use super::record::{Kind, Record, plain_uid, uid_of_kind};
+use super::record::{Kind, Record, Shared, plain_uid, uid_of_kind};
 use super::relations::Key;
-use super::text::{Strings, Text};
+use super::text::Text;
 pub use declared::{Declarations, Declared};
 
 /// An object's slot in an [`Index`].
@@ -41,7 +45,7 @@ pub struct Place {
 /// The objects of one kind in one cluster, by their places.
 pub type OfKind = BTreeMap<Place, Slot>;
 
-type Selecting = BTreeMap<(Text, Option<(Text, Text)>), BTreeSet<Slot>>;
+type Selecting = BTreeMap<(Text, Option<(Text, Text)>), Slots>;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -52,23 +56,24 @@ pub struct Index {
     by_uid: BTreeMap<AgentId, BTreeMap<Text, Slot>>,
     places: BTreeMap<AgentId, BTreeMap<Kind, OfKind>>,
     /// By UID that links name: objects whose owner came later are found here once it does.
-    by_named_uid: BTreeMap<AgentId, BTreeMap<Text, BTreeSet<Slot>>>,
-    by_named_key: BTreeMap<AgentId, BTreeMap<Key, BTreeSet<Slot>>>,
-    by_label: BTreeMap<AgentId, BTreeMap<(Text, Text), BTreeSet<Slot>>>,
+    by_named_uid: BTreeMap<AgentId, BTreeMap<Text, Slots>>,
+    by_named_key: BTreeMap<AgentId, BTreeMap<Key, Slots>>,
+    by_label: BTreeMap<AgentId, BTreeMap<(Text, Text), Slots>>,
     /// Objects that select others by their labels, by namespace, and by a label that all of those have where there is one.
     selecting: BTreeMap<AgentId, Selecting>,
     /// Objects that are there and not well, by how they are.
-    unwell: BTreeMap<AgentId, BTreeMap<HealthState, BTreeSet<Slot>>>,
+    unwell: BTreeMap<AgentId, BTreeMap<HealthState, Slots>>,
     /// Objects that wait for their imported rules.
-    asking: BTreeMap<AgentId, BTreeSet<Slot>>,
+    asking: BTreeMap<AgentId, Slots>,
     deadlines: BTreeSet<(Timestamp, Slot)>,
     /// Definitions of kinds.
-    defining: BTreeMap<AgentId, BTreeMap<Kind, BTreeSet<Slot>>>,
+    defining: BTreeMap<AgentId, BTreeMap<Kind, Slots>>,
     /// Events that say that a pod could not be made, by the UID of the object that was to have it.
-    refusing: BTreeMap<AgentId, BTreeMap<Text, BTreeSet<Slot>>>,
-    by_source: BTreeMap<AgentId, BTreeMap<SourceId, BTreeSet<Slot>>>,
+    refusing: BTreeMap<AgentId, BTreeMap<Text, Slots>>,
+    by_source: BTreeMap<AgentId, BTreeMap<SourceId, Slots>>,
     grouped: grouped::Grouped,
-    strings: Strings,
+    searched: BTreeMap<AgentId, searched::Searched>,
+    shared: Shared,
     there: BTreeMap<AgentId, u64>,
     /// What agents' configurations declare of their objects, and did.
     declaring: Declaring,

@@ -161,7 +161,7 @@ fn pods_to_ask<'a>(index: &'a Index, workload: &'a Record) -> (Vec<&'a Record>, 
         makers.extend(&below);
         owners = below;
     }
-    pods.sort_by_key(|pod| (std::cmp::Reverse(pod.facts.created_at), pod.name.clone()));
+    pods.sort_by_key(|pod| (std::cmp::Reverse(pod.facts.created_at.time()), pod.name.clone()));
     let is_well = |pod: &Record| matches!(pod.own.state, HealthState::Healthy | HealthState::None);
     let newest = pods.first().copied();
     let unwell = pods.iter().skip(1).filter(|pod| !is_well(pod)).take(PODS);

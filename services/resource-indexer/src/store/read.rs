@@ -1,7 +1,8 @@
 //! Reading the database, as it was when the reader was made.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
 
 use bytes::Bytes;
 use events::{AgentId, Timestamp};
@@ -15,7 +16,12 @@ use super::{
     AGENTS, CHANGES, DIRECTORY_KEY, META, OBJECTS, RECENT, STANDING_KEY, STATED, Standing, StoreError,
     TIMELINE, TUNNELS_KEY, Table, decode, guarded, whole_record,
 };
-use crate::model::{Directory, Fold, Observed, Tunnels};
+use crate::model::{Directory, Fold, Observed, Record, Tunnels};
+
+/// Objects that are handed over at once while they are loaded.
+const LOADED_AT_ONCE: usize = 1_000;
+/// How often as many are decoded ahead.
+const LOADED_AHEAD: usize = 4;
 
 /// One consistent state of the database.
 pub struct Reader {
@@ -109,24 +115,17 @@ impl Reader {
         let standing = self.standing()?;
         let mut fold = Fold::default();
         fold.observed = self.agents()?;
-        let objects = self.reading.open_table(OBJECTS).map_err(StoreError::of)?;
-        let stated = self.reading.open_table(STATED).map_err(StoreError::of)?;
-        // Both are in the order of objects.
-        let mut stated = stated.iter().map_err(StoreError::of)?.peekable();
-        for row in objects.iter().map_err(StoreError::of)? {
-            let (key, value) = row.map_err(StoreError::of)?;
-            if keys::agent_of(key.value()).is_some_and(|agent| standing.leaving.contains(&agent)) {
-                continue;
-            }
-            let is_of_one_before =
-                |row: &Result<Pair, _>| row.as_ref().is_ok_and(|(of, _)| of.value() < key.value());
-            while stated.next_if(is_of_one_before).is_some() {}
-            let is_of_it =
-                |row: &Result<Pair, _>| row.as_ref().is_ok_and(|(of, _)| of.value() == key.value());
-            let of_it = stated.next_if(is_of_it).transpose().map_err(StoreError::of)?;
-            let record = whole_record(value.value(), of_it.as_ref().map(|(_, stated)| stated.value()))?;
-            fold.index.put(record);
-        }
+        std::thread::scope(|scope| {
+            let (sender, receiver) = sync_channel(LOADED_AHEAD);
+            let leaving = &standing.leaving;
+            let reading = scope.spawn(move || self.send_records(leaving, &sender));
+            receiver.into_iter().flatten().for_each(|record| {
+                fold.index.put(record);
+            });
+            reading
+                .join()
+                .unwrap_or_else(|_| Err(StoreError::Broken("redb panicked while loading".to_owned())))
+        })?;
         let directory = self.meta(DIRECTORY_KEY)?.map(|bytes| decode(&bytes)).transpose()?;
         let tunnels = self.meta(TUNNELS_KEY)?.map(|bytes| decode(&bytes)).transpose()?;
         Ok(Loaded {
@@ -135,6 +134,40 @@ impl Reader {
             tunnels: tunnels.unwrap_or_default(),
             standing,
         })
+    }
+
+    /// Reads and decodes all objects: half of the work of loading, beside that of putting them where they are found.
+    fn send_records(
+        &self,
+        leaving: &BTreeSet<AgentId>,
+        records: &SyncSender<Vec<Record>>,
+    ) -> Result<(), StoreError> {
+        let objects = self.reading.open_table(OBJECTS).map_err(StoreError::of)?;
+        let stated = self.reading.open_table(STATED).map_err(StoreError::of)?;
+        // Both are in the order of objects.
+        let mut stated = stated.iter().map_err(StoreError::of)?.peekable();
+        let mut some = Vec::with_capacity(LOADED_AT_ONCE);
+        for row in objects.iter().map_err(StoreError::of)? {
+            let (key, value) = row.map_err(StoreError::of)?;
+            if keys::agent_of(key.value()).is_some_and(|agent| leaving.contains(&agent)) {
+                continue;
+            }
+            let is_of_one_before =
+                |row: &Result<Pair, _>| row.as_ref().is_ok_and(|(of, _)| of.value() < key.value());
+            while stated.next_if(is_of_one_before).is_some() {}
+            let is_of_it =
+                |row: &Result<Pair, _>| row.as_ref().is_ok_and(|(of, _)| of.value() == key.value());
+            let of_it = stated.next_if(is_of_it).transpose().map_err(StoreError::of)?;
+            some.push(whole_record(value.value(), of_it.as_ref().map(|(_, stated)| stated.value()))?);
+            if some.len() == LOADED_AT_ONCE
+                && records.send(std::mem::replace(&mut some, Vec::with_capacity(LOADED_AT_ONCE))).is_err()
+            {
+                return Ok(());
+            }
+        }
+        // Who receives them ends after them.
+        let _ = records.send(some);
+        Ok(())
     }
 
     /// Where the fold stands.

@@ -135,7 +135,7 @@ impl Index {
         }
         for slot in concerned {
             let Some(record) = self.get(slot) else { continue };
-            let own = Verdict { recheck_at: Some(now), ..record.own.clone() };
+            let own = Verdict { recheck_at: Some(now).into(), ..record.own.clone() };
             self.judge(slot, own);
         }
     }

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use events::requests::index::HealthState;
 use events::{AgentId, EnvironmentId};
 
-use super::noting::change;
+use super::slots::{Slots, change};
 use super::{Index, OfKind, Slot, record_in};
 use crate::model::groups::{Candidates, Groups, Membership, Memberships};
+use crate::model::list::{List, Lists};
 use crate::model::record::{Kind, Record, Verdict};
 use crate::model::relations::Target;
 use crate::model::text::Text;
@@ -27,7 +28,7 @@ pub(super) struct Grouped {
     clusters: BTreeMap<EnvironmentId, BTreeMap<AgentId, InCluster>>,
     /// By cluster, kind and namespace: the order in which objects are listed.
     cells: BTreeMap<AgentId, BTreeMap<Kind, BTreeMap<Text, Cell>>>,
-    lists: BTreeSet<Arc<[Membership]>>,
+    lists: Lists<Membership>,
 }
 
 /// The objects of one environment in one cluster.
@@ -35,7 +36,7 @@ pub(super) struct Grouped {
 pub struct InCluster {
     members: BTreeSet<Slot>,
     there: u64,
-    top: BTreeMap<HealthState, BTreeSet<Slot>>,
+    top: BTreeMap<HealthState, Slots>,
 }
 
 impl InCluster {
@@ -58,7 +59,7 @@ impl InCluster {
 
     /// Those that are there and that no other one has caused, by the state in which they count.
     #[must_use]
-    pub const fn top(&self) -> &BTreeMap<HealthState, BTreeSet<Slot>> {
+    pub const fn top(&self) -> &BTreeMap<HealthState, Slots> {
         &self.top
     }
 
@@ -75,20 +76,14 @@ pub fn counted(verdict: &Verdict) -> HealthState {
 
 impl Grouped {
     fn share(&mut self, memberships: Vec<Membership>) -> Memberships {
-        if memberships.is_empty() {
-            return Memberships::default();
-        }
-        if let Some(known) = self.lists.get(memberships.as_slice()) {
-            return Memberships(Some(Arc::clone(known)));
-        }
-        let list: Arc<[Membership]> = memberships.into();
-        self.lists.insert(Arc::clone(&list));
-        Memberships(Some(list))
+        let mut list = List::from(memberships);
+        self.lists.share(&mut list);
+        Memberships(list)
     }
 
     /// Lets go of lists that no object has.
     pub(super) fn sweep(&mut self) {
-        self.lists.retain(|list| Arc::strong_count(list) > 1);
+        self.lists.sweep();
     }
 
     pub(super) fn forget_agent(&mut self, agent: AgentId) {
@@ -298,7 +293,7 @@ impl Index {
     }
 
     fn has_groups(&self, slot: Slot) -> bool {
-        self.get(slot).is_some_and(|record| record.groups.0.is_some())
+        self.get(slot).is_some_and(|record| !record.groups.0.is_empty())
     }
 
     /// Finds the environments of objects, and of all that they have caused.
@@ -315,7 +310,7 @@ impl Index {
     /// Finds the environments of one object; says whether they are others now.
     fn group(&mut self, slot: Slot) -> bool {
         let Some(record) = self.get(slot) else { return false };
-        if self.grouped.groups.is_empty() && record.groups.0.is_none() {
+        if self.grouped.groups.is_empty() && record.groups.0.is_empty() {
             return false;
         }
         let found = self.memberships(slot, record);
