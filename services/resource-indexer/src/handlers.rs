@@ -180,7 +180,7 @@ impl Driver {
             let body = body.and_then(|body| String::from_utf8(body.into()).ok());
             let parsed = body.as_deref().filter(|_| !actions.is_empty());
             let parsed = parsed.and_then(|body| serde_json::from_str(body).ok());
-            let actions = parsed.map(|body| actions.offered(&body, driver.now())).unwrap_or_default();
+            let actions = parsed.map(|body| actions.offered(body, driver.now())).unwrap_or_default();
             Ok(ObjectDetail { body: body.filter(|body| body.len() <= LONGEST_BODY), actions, ..detail })
         })
         .await
