@@ -6,12 +6,12 @@ use std::sync::Arc;
 use events::AgentId;
 use events::requests::index::HealthState;
 
+use super::pointers::Kept;
 use super::{Index, OfKind, Place, Slot};
 use crate::model::deployed::SetBy;
 use crate::model::facts::Special;
 use crate::model::groups::Memberships;
 use crate::model::record::{Kind, Record, Verdict};
-use crate::model::relations::{Link, Target};
 
 /// Adds to or takes from a set that is no more once it is empty.
 pub(super) fn change<K: Ord, V: Ord>(sets: &mut BTreeMap<K, BTreeSet<V>>, key: K, value: V, adds: bool) {
@@ -199,32 +199,14 @@ impl Index {
         if let Some(source) = record.facts.source {
             change(self.by_source.entry(agent).or_default(), source, slot, adds);
         }
-        for label in &record.facts.labels {
-            change(self.by_label.entry(agent).or_default(), label.clone(), slot, adds);
-        }
-        for link in record.links() {
-            self.note_link((agent, link), slot, adds);
+        let kept = if self.late.is_some() { Kept::Causes } else { Kept::All };
+        self.pointers.note((slot, &record), kept, adds);
+        if let Some(late) = &mut self.late {
+            late.take();
         }
         if !adds && places_are_empty(&self.places, agent) {
             self.forget_agent(agent);
         }
-    }
-
-    fn note_link(&mut self, (agent, link): (AgentId, &Link), slot: Slot, adds: bool) {
-        let (namespace, selector) = match &link.target {
-            Target::Uid(uid, _) => {
-                return change(self.by_named_uid.entry(agent).or_default(), uid.clone(), slot, adds);
-            }
-            Target::Key(key) => {
-                return change(self.by_named_key.entry(agent).or_default(), key.clone(), slot, adds);
-            }
-            Target::Labels(_, namespace, selector) | Target::Claims(namespace, _, selector) => {
-                (namespace, selector)
-            }
-        };
-        let label = selector.exact().map(|(key, value)| (key.clone(), value.clone()));
-        let selecting = self.selecting.entry(agent).or_default();
-        change(selecting, (namespace.clone(), label), slot, adds);
     }
 
     /// Takes all objects of a cluster out.
@@ -242,10 +224,10 @@ impl Index {
     fn forget_agent(&mut self, agent: AgentId) {
         self.by_uid.remove(&agent);
         self.places.remove(&agent);
-        self.by_named_uid.remove(&agent);
-        self.by_named_key.remove(&agent);
-        self.by_label.remove(&agent);
-        self.selecting.remove(&agent);
+        self.pointers.forget_agent(agent);
+        if let Some(late) = &mut self.late {
+            late.take();
+        }
         self.unwell.remove(&agent);
         self.there.remove(&agent);
         self.defining.remove(&agent);
