@@ -47,6 +47,7 @@ impl Driver {
     pub(super) async fn keep_up(&self, upkeep: &mut Upkeep) -> Result<(), FollowError> {
         let now = self.deps.world.clock.monotonic();
         self.mend(now)?;
+        self.moments.sweep(now);
         let _some_are_left = self.judge_due();
         if upkeep.prunes(now) {
             self.prune().await?;

@@ -13,6 +13,12 @@ impl Optional {
     /// Nothing.
     pub const NONE: Self = Self(None);
 
+    /// Whether it is nothing.
+    #[must_use]
+    pub const fn is_none(self) -> bool {
+        self.0.is_none()
+    }
+
     /// The number.
     #[must_use]
     pub fn number(self) -> Option<i64> {

@@ -145,8 +145,8 @@ impl Record {
 
     /// Whether it is there.
     #[must_use]
-    pub fn is_there(&self) -> bool {
-        self.gone_at.time().is_none()
+    pub const fn is_there(&self) -> bool {
+        self.gone_at.is_none()
     }
 
     /// All that it points at: by its body, and by relations that its agent's configuration declares.

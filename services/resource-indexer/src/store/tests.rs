@@ -1,4 +1,5 @@
 mod few_bytes;
+mod pass;
 mod timeline;
 
 use std::collections::BTreeMap;

@@ -116,6 +116,12 @@ impl Grouped {
     }
 
     fn note_cell(&mut self, record: &Record, environment: EnvironmentId, adds: bool) {
+        let known = self.cells.get_mut(&record.agent).and_then(|kinds| kinds.get_mut(&record.kind));
+        let known = known.and_then(|namespaces| namespaces.get_mut(&record.namespace));
+        if let Some(count) = known.filter(|_| adds).and_then(|cell| cell.get_mut(&environment)) {
+            *count = count.saturating_add(1);
+            return;
+        }
         let kinds = self.cells.entry(record.agent).or_default();
         let namespaces = kinds.entry(record.kind.clone()).or_default();
         let cell = namespaces.entry(record.namespace.clone()).or_default();
@@ -329,23 +335,37 @@ impl Index {
     }
 
     fn memberships(&self, slot: Slot, record: &Record) -> Vec<Membership> {
-        let mut named: BTreeSet<EnvironmentId> = BTreeSet::new();
-        let mut passed = BTreeSet::from([slot]);
-        let mut waiting = vec![slot];
-        while let Some(at) = waiting.pop() {
-            let Some(above) = self.get(at) else { continue };
-            named.extend(self.grouped.groups.naming(above));
-            if passed.len() <= LEVELS {
-                waiting.extend(self.causes(above).filter(|cause| passed.insert(*cause)));
+        // There are few of each: lists are quicker than sets.
+        let direct: Vec<Slot> = self.causes(record).collect();
+        let mut named: Vec<EnvironmentId> = self.grouped.groups.naming(record).collect();
+        let mut passed = vec![slot];
+        let mut waiting = Vec::new();
+        let mut pass = |causes: &mut dyn Iterator<Item = Slot>, waiting: &mut Vec<Slot>| {
+            for cause in causes {
+                if !passed.contains(&cause) {
+                    passed.push(cause);
+                    waiting.push(cause);
+                }
+            }
+            passed.len() <= LEVELS
+        };
+        let mut goes_on = pass(&mut direct.iter().copied(), &mut waiting);
+        while let Some(found) = waiting.pop() {
+            let Some(found) = self.get(found) else { continue };
+            named.extend(self.grouped.groups.naming(found));
+            if goes_on {
+                goes_on = pass(&mut self.causes(found), &mut waiting);
             }
         }
         if named.is_empty() {
             return Vec::new();
         }
-        let causes = self.causes(record).filter_map(|cause| self.get(cause)).filter(|cause| cause.is_there());
-        let above: BTreeSet<EnvironmentId> =
-            causes.flat_map(|cause| cause.groups.iter()).map(|membership| membership.environment).collect();
-        let member = |environment| Membership { environment, is_top: !above.contains(&environment) };
+        named.sort_unstable();
+        named.dedup();
+        let causes = direct.iter().filter_map(|cause| self.get(*cause)).filter(|cause| cause.is_there());
+        let causes: Vec<&Record> = causes.collect();
+        let is_top = |environment| causes.iter().all(|cause| cause.groups.of(environment).is_none());
+        let member = |environment| Membership { environment, is_top: is_top(environment) };
         named.into_iter().map(member).collect()
     }
 }

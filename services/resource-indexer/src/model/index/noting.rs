@@ -6,13 +6,14 @@ use std::sync::Arc;
 use events::AgentId;
 use events::requests::index::HealthState;
 
+use super::pointers::Kept;
 use super::slots::change;
 use super::{Index, OfKind, Place, Slot};
 use crate::model::deployed::SetBy;
 use crate::model::facts::Special;
 use crate::model::groups::Memberships;
 use crate::model::record::{Kind, Record, Verdict};
-use crate::model::relations::{Link, Target};
+use crate::model::relations::Target;
 
 const fn is_unwell(state: HealthState) -> bool {
     !matches!(state, HealthState::None | HealthState::Healthy)
@@ -65,8 +66,7 @@ impl Index {
     /// UIDs stand in the objects that have them and in those that name them.
     fn share_uids(&self, record: &mut Record) {
         let agent = record.agent;
-        let named = self.by_named_uid.get(&agent);
-        let named = |uid: &str| named?.get_key_value(uid).map(|(uid, _)| uid.clone());
+        let named = |uid: &str| self.pointers.named_uid(agent, uid).cloned();
         if let Some(uid) = named(&record.uid) {
             record.uid = uid;
         }
@@ -170,7 +170,7 @@ impl Index {
         let deadlines = [record.own.recheck_at.time(), record.verdict().recheck_at.time()];
         if is_unwell(state) {
             change(self.unwell.entry(agent).or_default(), state, slot, adds);
-        } else if !record.verdict().message.is_empty() {
+        } else if self.late.is_none() && !record.verdict().message.is_empty() {
             self.searched.entry(agent).or_default().note_telling(slot, adds);
         }
         if asks {
@@ -222,16 +222,11 @@ impl Index {
         if let Some(source) = record.facts.source {
             change(self.by_source.entry(agent).or_default(), source, slot, adds);
         }
-        for label in record.facts.labels.iter() {
-            let by_label = self.by_label.entry(agent).or_default();
-            let was_known = by_label.contains_key(label);
-            change(by_label, label.clone(), slot, adds);
-            if was_known != by_label.contains_key(label) {
-                self.searched.entry(agent).or_default().note_label(label, adds);
-            }
-        }
-        for link in record.links() {
-            self.note_link((agent, link), slot, adds);
+        let kept = if self.late.is_some() { Kept::Causes } else { Kept::All };
+        let searched = self.late.is_none().then(|| self.searched.entry(agent).or_default());
+        self.pointers.note((slot, &record), kept, searched, adds);
+        if let Some(late) = &mut self.late {
+            late.take();
         }
         if !adds && places_are_empty(&self.places, agent) {
             self.forget_agent(agent);
@@ -240,28 +235,11 @@ impl Index {
 
     /// Notes the texts of an object that came or goes.
     fn note_text(&mut self, slot: Slot, adds: bool) {
-        let Some(record) = self.shared(slot) else { return };
+        let Some(record) = self.shared(slot).filter(|_| self.late.is_none()) else { return };
         self.searched.entry(record.agent).or_default().note(slot, &record, adds);
         if !adds {
             self.collect_texts(record.agent);
         }
-    }
-
-    fn note_link(&mut self, (agent, link): (AgentId, &Link), slot: Slot, adds: bool) {
-        let (namespace, selector) = match &link.target {
-            Target::Uid(uid, _) => {
-                return change(self.by_named_uid.entry(agent).or_default(), uid.clone(), slot, adds);
-            }
-            Target::Key(key) => {
-                return change(self.by_named_key.entry(agent).or_default(), key.clone(), slot, adds);
-            }
-            Target::Labels(_, namespace, selector) | Target::Claims(namespace, _, selector) => {
-                (namespace, selector)
-            }
-        };
-        let label = selector.exact().map(|(key, value)| (key.clone(), value.clone()));
-        let selecting = self.selecting.entry(agent).or_default();
-        change(selecting, (namespace.clone(), label), slot, adds);
     }
 
     /// Takes all objects of a cluster out.
@@ -279,10 +257,10 @@ impl Index {
     fn forget_agent(&mut self, agent: AgentId) {
         self.by_uid.remove(&agent);
         self.places.remove(&agent);
-        self.by_named_uid.remove(&agent);
-        self.by_named_key.remove(&agent);
-        self.by_label.remove(&agent);
-        self.selecting.remove(&agent);
+        self.pointers.forget_agent(agent);
+        if let Some(late) = &mut self.late {
+            late.take();
+        }
         self.unwell.remove(&agent);
         self.there.remove(&agent);
         self.defining.remove(&agent);

@@ -111,9 +111,12 @@ impl Searched {
 
 impl Index {
     /// Objects of a cluster among which all are that are there and have a text, in small letters, in their name, namespace, kind, labels or
-    /// the message of their verdict; `None` where they are more than `most`.
+    /// the message of their verdict; `None` where they are more than `most`, and of a moment of the past, whose texts are not kept.
     #[must_use]
     pub fn with_text(&self, agent: AgentId, text: &str, most: usize) -> Option<BTreeSet<Slot>> {
+        if self.late.is_some() {
+            return None;
+        }
         let Some(searched) = self.searched.get(&agent) else { return Some(BTreeSet::new()) };
         let finder = Finder::new(text);
         let mut found = Few { slots: BTreeSet::new(), most };
@@ -154,7 +157,7 @@ impl Index {
         });
         let labels = labels.then(|| {
             let mut texts = Texts::default();
-            for label in self.by_label.get(&agent).into_iter().flat_map(BTreeMap::keys) {
+            for label in self.pointers.labels(agent) {
                 texts.add([&*label.0, &*label.1], label.clone());
             }
             texts
