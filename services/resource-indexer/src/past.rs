@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::driver::{Driver, State};
 use crate::imported::{ForOneQuestion, Imported};
 use crate::model::{
-    Declaring, Facts, Groups, Index, Instant, Kind, Link, Matcher, Record, Slot, Text, Verdict, What, Writer,
+    Declaring, Facts, Groups, Index, Instant, Kind, Link, Matcher, Record, Slot, Text, Verdict, Writer,
     asks_pods, before_imported, options_of, own_verdict, query, verdict_with_pods,
 };
 use crate::store::{Partitions, Reader, Standing, StoreError};
@@ -208,7 +208,7 @@ fn record_at(reader: &Reader, record: Arc<Record>, until: &Until) -> Result<Opti
         if !until.covers(agent, change.recorded_at, change.sequence) {
             continue;
         }
-        if matches!(change.what, What::Deleted | What::Vanished) {
+        if change.what.is_end() {
             return Ok(None);
         }
         let body = parsed(reader.body_after(agent, &record.uid, change.number)?);
