@@ -351,7 +351,7 @@ pub enum Observed<S: Text = String> {
         /// Why.
         why: Gone,
     },
-    /// In this epoch all kinds were told of, each by its objects or as blind. A reader drops, as gone with [`Gone::KindGone`], each object that
+    /// In this epoch all kinds were told of, each by its objects or as blind. A reader drops, as with [`Gone::NotObserved`], each object that
     /// was stated in an older epoch last, unless before this and in this epoch a [`Observed::KindListed`] or [`Observed::KindBlind`] came
     /// that is about its group and kind, in its namespace or in all, or its group is silent. It drops what it keeps of kinds themselves by
     /// the same rule. May come again within an epoch, when groups speak again; then the rule is the same.

@@ -478,7 +478,10 @@ pub struct ObjectChange {
     pub recorded_at: Timestamp,
     /// When the agent saw it, as it claims.
     pub seen_at: Timestamp,
-    /// `first-seen`, `created`, `changed`, `deleted`, `vanished`, `gap`.
+    /// When it happened at the earliest, of what vanished: it was there then, and was deleted some time until `recorded_at`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_before: Option<Timestamp>,
+    /// `first-seen`, `created`, `changed`, `deleted`, `vanished`, `gap`, `unobserved`.
     pub what: String,
     /// Who wrote it, by its managed fields.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -493,6 +496,9 @@ pub struct ObjectChange {
     /// See `health`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health_before: Option<HealthState>,
+    /// The object names an owner in its cluster: what becomes of it may follow from what becomes of that.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub owned: bool,
 }
 
 /// What the index covers: which clusters it knows, how fresh each is, and which kinds an agent does not see.

@@ -101,6 +101,7 @@ struct Object {
     identity: ObjectIdentity,
     changes: u64,
     kind: Kind,
+    is_owned: bool,
 }
 
 impl Object {
@@ -112,6 +113,7 @@ impl Object {
             identity: record.identity(),
             changes: record.changes,
             kind: record.kind.clone(),
+            is_owned: record.facts.is_owned(),
         }
     }
 }
@@ -212,6 +214,8 @@ impl Listing<'_> {
         let change = self.reader.change(*agent, uid, *number)?;
         let Some(change) = change.filter(|change| change.is_listed) else { return Ok(None) };
         let before = self.reader.change(*agent, uid, number.saturating_sub(1))?;
+        let known = before.as_ref().map(|before| before.seen_at.min(before.recorded_at));
+        let not_before = change.not_before.max(known).filter(|_| change.what == What::Vanished);
         let (fields, field_count) = match (change.what, &before) {
             (What::Changed, Some(_)) => self.fields(entry)?,
             _ => (Vec::new(), 0),
@@ -228,12 +232,14 @@ impl Listing<'_> {
             sequence: change.sequence,
             recorded_at: change.recorded_at,
             seen_at: change.seen_at,
+            not_before,
             what: change.what.as_str().to_owned(),
             writer: change.writer,
             fields,
             field_count,
             health,
             health_before,
+            owned: object.is_owned,
         }))
     }
 

@@ -6,7 +6,7 @@ chassis::metrics! {
         /// Records of the log that were folded
         pub(crate) records: Counter,
         /// Changes of objects that were folded
-        pub(crate) changes: Counter { what: "`first-seen`, `created`, `changed`, `deleted`, `vanished`, `gap`" },
+        pub(crate) changes: Counter { what: "`first-seen`, `created`, `changed`, `deleted`, `vanished`, `gap`, `unobserved`" },
         /// Objects that are kept, those that are gone included
         pub(crate) objects: Gauge,
         /// Changes that left with the log's horizon

@@ -78,7 +78,21 @@ async fn what_was_deleted_is_there_in_the_past_and_its_history_is_told() {
     let past = FindObjects { at: Some(Moment::Position(there)), ..find("a") };
     assert_eq!(indexer.ask(&past).await.unwrap().items.len(), 1);
     let changes = indexer.ask(&ListChanges { filter: named("a"), ..ListChanges::default() }).await.unwrap();
-    assert_eq!(changes.items[0].what, "deleted");
+    assert_eq!((changes.items[0].what.as_str(), changes.items[0].not_before), ("deleted", None));
+    let owner = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "uid-c"}]);
+    let mut owned = map("b", json!({}));
+    owned["metadata"]["ownerReferences"] = owner;
+    installation.says(vec![seen(&owned), listed(1)]).await;
+    let unstated = installation.says(vec![listed(99)]).await;
+    indexer.covers(&unstated).await;
+    let changes = indexer.ask(&ListChanges { filter: named("b"), ..ListChanges::default() }).await.unwrap();
+    let [vanished, first] = &changes.items[..] else { panic!("{changes:?}") };
+    assert_eq!(
+        (vanished.what.as_str(), first.what.as_str(), vanished.owned),
+        ("vanished", "first-seen", true)
+    );
+    let since = vanished.not_before.unwrap();
+    assert!(first.seen_at <= since && since <= vanished.recorded_at, "{vanished:?}");
     let future = FindObjects { at: Some(Moment::Time(Timestamp(i64::MAX))), ..find("a") };
     assert_eq!(indexer.ask(&future).await.unwrap_err().field.as_deref(), Some("at"));
     indexer.stop().await;

@@ -16,6 +16,8 @@ use super::known::Head;
 pub const MAXIMUM_BYTES: usize = 16 << 20;
 /// Below this there is room again for whoever waits.
 pub const ROOM_BYTES: usize = MAXIMUM_BYTES / 2;
+/// While no more wait, the end of an object does not take the place of its last state, without which nobody would know what came and went.
+const STATES_KEPT_BYTES: usize = MAXIMUM_BYTES / 4;
 /// Bytes that are sent and not durable; above this, sending waits.
 const UNACKNOWLEDGED_BYTES: usize = 4 << 20;
 /// Observations in one batch.
@@ -102,7 +104,7 @@ impl ObjectQueue {
         self.first.saturating_add(self.sent.len() as u64)
     }
 
-    /// Tells the newest state of an object, in the place of the one that waits.
+    /// Tells the newest state of an object, in the place of the one that waits. Its end comes behind its last state, while there is room.
     ///
     /// # Errors
     /// There is no room; it is given back.
@@ -123,7 +125,12 @@ impl ObjectQueue {
             return Err(Box::new(observation.what));
         }
         // The same object may be served as two kinds; each is told.
-        let Some((place, former)) = waiting.filter(|(_, waiting)| waiting.of.as_ref() == Some(of)) else {
+        let keeps_state = self.bytes() + bytes <= STATES_KEPT_BYTES;
+        let is_replaced = |(_, waiting): &(Place, &Waiting)| {
+            let is_kept = keeps_state && is_end_of(&waiting.observation.what, &observation.what);
+            waiting.of.as_ref() == Some(of) && !is_kept
+        };
+        let Some((place, former)) = waiting.filter(is_replaced) else {
             let place = self.push(Some(of), Some(uid.into()), observation);
             self.places.insert(uid.into(), place);
             return Ok(());
@@ -417,6 +424,11 @@ pub fn gone(of: &ObservedKind, head: Head, why: Gone) -> Observed {
         name: head.name,
     };
     Observed::ObjectGone { identity, uid: head.uid, resource_version: head.version, why }
+}
+
+/// Whether an object of which a state waits is gone.
+const fn is_end_of(former: &Observed, next: &Observed) -> bool {
+    matches!((former, next), (Observed::ObjectSeen { .. }, Observed::ObjectGone { .. }))
 }
 
 /// The versions of a state that is never told, and of what is told in its place.

@@ -39,12 +39,14 @@ pub fn change_of(agent: AgentId, name: &str, at: i64) -> ObjectChange {
         sequence: 0,
         recorded_at: Timestamp(at),
         seen_at: Timestamp(at),
+        not_before: None,
         what: text("changed"),
         writer: None,
         fields: Vec::new(),
         field_count: 0,
         health: HealthState::Healthy,
         health_before: None,
+        owned: false,
     }
 }
 

@@ -5,7 +5,7 @@ import type { Change, Health, Resource } from "../src/api/types.ts";
 import { news } from "../src/model/news.ts";
 import { isSomebody, lastMade, notWellSince, stretches, troublesOf, wrong } from "../src/model/overview.ts";
 import { compare, worst } from "../src/model/status.ts";
-import { ago, readable, span } from "../src/model/time.ts";
+import { ago, moment, readable, span } from "../src/model/time.ts";
 import { yaml } from "../src/model/yaml.ts";
 
 const MINUTE = 60_000;
@@ -23,7 +23,7 @@ const nothing: AroundAnswer = { environments: { nodes: [] }, sources: { nodes: [
 
 function past(minutesAgo: number, health: Health, healthBefore: Health | null = null, manager = "kubelet", fields = ["status.phase"]): Past {
   const writer = { manager, subresource: fields[0]?.startsWith("status") ? "status" : "" };
-  return { uid: "web", recordedAt: at(minutesAgo), what: "changed", writer, fields, fieldCount: fields.length, health, healthBefore };
+  return { uid: "web", recordedAt: at(minutesAgo), seenAt: at(minutesAgo), notBefore: null, what: "changed", writer, fields, fieldCount: fields.length, health, healthBefore };
 }
 
 test("an object that another one explains is shown with it, and only there", () => {
@@ -93,7 +93,7 @@ test("controllers follow, people and their programs decide", () => {
 test("an hour is grouped by cause", () => {
   const change = (minutesAgo: number, name: string, manager: string, more: Partial<Change> = {}): Change => {
     const { health: _, ...identity } = resource("ConfigMap", name, "NONE");
-    return { ...identity, ...past(minutesAgo, "NONE", null, manager, ["data.a"]), uid: name, ...more };
+    return { ...identity, ...past(minutesAgo, "NONE", null, manager, ["data.a"]), uid: name, owned: false, ...more };
   };
   const told = news(
     [
@@ -113,6 +113,37 @@ test("an hour is grouped by cause", () => {
     "helm changed 2 objects",
     "Deployment web became degraded",
     "Pod web-x became degraded",
+  ]);
+});
+
+test("what was deleted is told, whoever did it and whether that was seen", () => {
+  const gone = (minutesAgo: number, name: string, what: string, more: Partial<Change> = {}): Change => {
+    const { health: _, ...identity } = resource("ConfigMap", name, "NONE");
+    return { ...identity, ...past(minutesAgo, "NONE"), uid: name, owned: false, what, writer: null, fields: [], fieldCount: 0, ...more };
+  };
+  const created = gone(2, "made", "created", { writer: { manager: "kubectl-create", subresource: "" }, seenAt: at(30) });
+  const told = news(
+    [
+      gone(1, "seen", "deleted"),
+      created,
+      gone(2, "while-away", "deleted", { seenAt: at(20) }),
+      gone(5, "one", "vanished", { notBefore: at(45) }),
+      gone(5.1, "two", "vanished", { notBefore: at(50) }),
+      gone(8, "ever", "vanished"),
+      gone(9, "job", "deleted", { kind: "Job", owned: true }),
+      gone(9, "pod", "deleted", { kind: "Pod" }),
+      gone(10, "left-out", "unobserved"),
+    ],
+    nothing,
+    NOW,
+  );
+  const then = (minutesAgo: number) => moment(NOW - minutesAgo * MINUTE, NOW);
+  assert.deepEqual(told.map(({ who, what }) => `${who} ${what}`), [
+    "ConfigMap seen was deleted",
+    `kubectl-create created ConfigMap made at ${then(30)}`,
+    `ConfigMap while-away was deleted at ${then(20)}`,
+    `ConfigMap one, ConfigMap two were deleted between ${then(50)} and ${then(5)}, unseen`,
+    `ConfigMap ever was deleted before ${then(8)}, unseen`,
   ]);
 });
 

@@ -91,7 +91,7 @@ const PUSH: LogEvent[] = [
 
 function pod(what: string, at: number, health: Change["health"], healthBefore: Change["health"] | null = null, name = "web-1-x"): Change {
   const identity = { agent: "a", agentName: "edge", group: "", kind: "Pod", namespace: "shop", name, uid: name };
-  return { ...identity, recordedAt: iso(at), what, writer: null, fields: [], fieldCount: 0, health, healthBefore };
+  return { ...identity, recordedAt: iso(at), seenAt: iso(at), notBefore: null, owned: false, what, writer: null, fields: [], fieldCount: 0, health, healthBefore };
 }
 
 test("effects stand below their causes, down to the pods", () => {

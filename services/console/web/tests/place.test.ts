@@ -105,7 +105,7 @@ test("a layout that is made from the one before is the same as a new one", () =>
 
 test("changes come in front of those that are known, once each, and old ones leave", () => {
   const change = (uid: string, minutesAgo: number): Change => ({
-    agent: "a", agentName: "edge", group: "", kind: "Pod", namespace: "shop", name: uid, uid, recordedAt: at(minutesAgo), what: "changed",
+    agent: "a", agentName: "edge", group: "", kind: "Pod", namespace: "shop", name: uid, uid, recordedAt: at(minutesAgo), seenAt: at(minutesAgo), notBefore: null, owned: false, what: "changed",
     writer: null, fields: [], fieldCount: 0, health: "HEALTHY", healthBefore: null,
   });
   const known = [change("b", 2), change("a", 3), change("old", 70)];
@@ -157,7 +157,7 @@ test("a rollout shows new pods beside old ones, by the revision and not by age",
 
 test("a lane begins where something is known, and shows who did what", () => {
   const change = (minutesAgo: number, health: Health, healthBefore: Health | null, manager = "kubectl-edit"): Change => ({
-    agent: "a", agentName: "edge", group: "apps", kind: "Deployment", namespace: "shop", name: "web", uid: "web", recordedAt: at(minutesAgo), what: "changed",
+    agent: "a", agentName: "edge", group: "apps", kind: "Deployment", namespace: "shop", name: "web", uid: "web", recordedAt: at(minutesAgo), seenAt: at(minutesAgo), notBefore: null, owned: false, what: "changed",
     writer: { manager, subresource: "" }, fields: ["spec.replicas"], fieldCount: 1, health, healthBefore,
   });
   const forest = forestOf([line("Deployment", "web", "HEALTHY")], [line("ConfigMap", "still", "NONE")]);
@@ -201,7 +201,7 @@ test("what can be done is one request, and the command says the same", () => {
 
 test("a change says health by itself, and what is gone; other fields and new objects are asked for", () => {
   const change = (uid: string, what: string, health: Health): Change => ({
-    agent: "a", agentName: "edge", group: "", kind: "Pod", namespace: "shop", name: uid, uid, recordedAt: at(0), what,
+    agent: "a", agentName: "edge", group: "", kind: "Pod", namespace: "shop", name: uid, uid, recordedAt: at(0), seenAt: at(0), notBefore: null, owned: false, what,
     writer: null, fields: [], fieldCount: 0, health, healthBefore: null,
   });
   const forest = forestOf([line("Deployment", "web")], [line("ReplicaSet", "set"), "web"], [line("Pod", "old"), "set"], [line("Pod", "kept"), "set"]);

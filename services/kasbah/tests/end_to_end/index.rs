@@ -229,6 +229,8 @@ async fn the_index_is_what_the_api_server_lists_after_each_restart_too() {
     oracle::agree(&stage).await;
     let gone = stage.json(&["history", "configmap/goes", "-n", stage.namespace()]).unwrap();
     assert!(["deleted", "vanished"].contains(&gone[0]["what"].as_str().unwrap()), "{gone:#}");
+    let comes = stage.json(&["history", "configmap/comes", "-n", stage.namespace()]).unwrap();
+    assert_eq!(comes[0]["what"], "created", "it was made while nobody looked: {comes:#}");
 
     // The index is made again from the log.
     let answers = stage.answers();

@@ -27,19 +27,27 @@ pub struct RecordedAt {
 pub enum What {
     /// Nobody had told of it before.
     FirstSeen,
-    /// It was made while its kind was watched.
+    /// It was made since its kind was listed, whether its agent saw that happen or found it in a later list.
     Created,
     /// It is another than before.
     Changed,
     /// It was deleted.
     Deleted,
-    /// It was not there any more, or is not observed any more.
+    /// A later list did not have it any more, or its kind is not served any more: it was deleted while nobody watched.
     Vanished,
     /// Between this and the change before, states may not have been seen.
     Gap,
+    /// Nobody tells of it any more; it may well be there.
+    Unobserved,
 }
 
 impl What {
+    /// Whether the object is not there any more, as far as anybody knows.
+    #[must_use]
+    pub const fn is_end(self) -> bool {
+        matches!(self, Self::Deleted | Self::Vanished | Self::Unobserved)
+    }
+
     /// As it is answered.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -50,6 +58,7 @@ impl What {
             Self::Deleted => "deleted",
             Self::Vanished => "vanished",
             Self::Gap => "gap",
+            Self::Unobserved => "unobserved",
         }
     }
 }
@@ -69,6 +78,8 @@ pub struct Change {
     pub recorded_at: Timestamp,
     /// When the agent saw it, as it claims.
     pub seen_at: Timestamp,
+    /// When it happened at the earliest, as far as lists say, where its agent did not see it happen.
+    pub not_before: Option<Timestamp>,
     /// What it was.
     pub what: What,
     /// Who wrote it.

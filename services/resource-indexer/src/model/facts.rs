@@ -11,7 +11,7 @@ use super::mesh::{PeerAuthentication, Proxy};
 use super::optional::Optional;
 use super::owners::{Mark, marks_of};
 use super::record::{Kind, Shared};
-use super::relations::{self, Link};
+use super::relations::{self, Link, Relation, Target};
 use super::text::Text;
 
 /// Labels of one object that are kept.
@@ -101,6 +101,16 @@ impl Facts {
     pub fn label(&self, key: &str) -> Option<&str> {
         let place = self.labels.binary_search_by(|(known, _)| (**known).cmp(key)).ok()?;
         self.labels.get(place).map(|(_, value)| &**value)
+    }
+
+    /// Whether it names an owner in its cluster, with which it goes.
+    #[must_use]
+    pub fn is_owned(&self) -> bool {
+        let is_owner = |link: &Link| {
+            matches!(link.relation, Relation::Controls | Relation::Owns)
+                && matches!(link.target, Target::Uid(..))
+        };
+        self.links.iter().any(is_owner)
     }
 
     pub(crate) fn share(&mut self, shared: &mut Shared) {

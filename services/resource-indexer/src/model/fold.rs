@@ -254,6 +254,7 @@ impl Fold {
         let former = record.own.clone();
         let judged = read_body(&mut record, body.as_ref().map_err(|why| *why), step.at, &self.index);
         record.own = before_imported(&self.index, (agent, &record.kind), record.own, &former);
+        let what = if self.was_made_unseen(&record, what) { What::Created } else { what };
         let has_new_generation = record.facts.generation != generation;
         let writer = record.written.writer_of_change(&writers, has_new_generation);
         record.writer = writer.as_ref().map(Writer::of);
@@ -321,6 +322,7 @@ impl Fold {
             sequence: gap.sequence,
             recorded_at: gap.recorded_at,
             seen_at: gap.seen_at,
+            not_before: None,
             what: What::Gap,
             writer: None,
             body: None,
@@ -355,11 +357,29 @@ impl Fold {
         if was_watched && before.is_none() { What::Created } else { What::FirstSeen }
     }
 
+    /// Whether an object that is first seen was made after its kind had been listed, while nobody watched.
+    fn was_made_unseen(&self, record: &Record, what: What) -> bool {
+        let made_at =
+            record.facts.created_at.time().filter(|_| what == What::FirstSeen && record.changes == 0);
+        made_at.zip(self.known_at(record)).is_some_and(|(made_at, known_at)| made_at > known_at)
+    }
+
+    /// When all objects of a kind were known last: those that were there are in the index.
+    fn known_at(&self, record: &Record) -> Option<Timestamp> {
+        let Kind { group, kind } = &record.kind;
+        let observed = self.observed.get(&record.agent)?;
+        observed.kind_states(group, kind, &record.namespace).filter_map(|state| state.known_at).max()
+    }
+
     fn gone(&mut self, step: Step, slot: Slot, why: Gone, folded: &mut Folded) {
         let Some(record) = self.index.get(slot).filter(|record| record.is_there()) else { return };
         let mut record = record.clone();
         record.gone_at = Some(step.at.recorded_at).into();
-        let what = if why == Gone::Deleted { What::Deleted } else { What::Vanished };
+        let what = match why {
+            Gone::Deleted => What::Deleted,
+            Gone::Vanished | Gone::KindGone => What::Vanished,
+            Gone::NotObserved => What::Unobserved,
+        };
         if record.changes == 0 || record.kind.is_passing() {
             // Nothing but its name was ever known, or it tells of others and passes by itself: nothing is kept of it.
             self.erase(slot, &record, folded);
@@ -392,6 +412,7 @@ impl Fold {
         folded: &mut Folded,
     ) {
         let RecordedAt { sequence, recorded_at, .. } = step.at;
+        let not_before = self.known_at(&record).filter(|_| what == What::Vanished);
         record.changes = record.changes.saturating_add(1);
         (record.sequence, record.changed_at, record.told) = (sequence, recorded_at, step.stated);
         folded.changes.push(Change {
@@ -401,6 +422,7 @@ impl Fold {
             sequence,
             recorded_at,
             seen_at: step.seen_at,
+            not_before,
             what,
             writer: record.writer.as_ref().filter(|_| record.is_there()).map(Writer::answer),
             body,
@@ -423,18 +445,18 @@ impl Fold {
             }
         }
         if let Some(observed) = self.observed.get_mut(&step.agent) {
-            observed.listed(of, step.at.recorded_at);
+            observed.listed(of, step.at.recorded_at, step.seen_at);
         }
     }
 
-    /// All kinds were told of: what an earlier epoch stated of others is gone.
+    /// All kinds were told of: of what an earlier epoch stated of others nobody tells any more. Whether their kinds are served is not said.
     fn settled(&mut self, step: Step, silent: &[String], folded: &mut Folded) {
         let epoch = step.stated.0;
         if !self.observed.get_mut(&step.agent).is_some_and(|observed| observed.settled(silent)) {
             return;
         }
         for slot in self.untold(step.agent, epoch, silent) {
-            self.gone(step, slot, Gone::KindGone, folded);
+            self.gone(step, slot, Gone::NotObserved, folded);
         }
     }
 

@@ -52,6 +52,8 @@ pub struct KindState {
     pub namespaced: bool,
     /// When all of it was listed last.
     pub listed_at: Option<Timestamp>,
+    /// When the agent had listed all of it last: by its own clock, or the log's where that is earlier.
+    pub known_at: Option<Timestamp>,
     /// In which epoch that was.
     pub listed_in: Option<u64>,
     /// In which epoch it was listed or said to be blind last.
@@ -153,6 +155,7 @@ impl Observed {
             plural: of.plural.clone(),
             namespaced: of.namespaced,
             listed_at: None,
+            known_at: None,
             listed_in: None,
             told_in: None,
             blind: None,
@@ -161,13 +164,14 @@ impl Observed {
     }
 
     /// All objects of a kind were listed: where that was in all namespaces, what was said of single ones does not count any more.
-    pub(crate) fn listed(&mut self, of: &ObservedKind, at: Timestamp) {
+    pub(crate) fn listed(&mut self, of: &ObservedKind, at: Timestamp, seen_at: Timestamp) {
         if of.namespace.is_empty() {
             self.kinds.retain(|place, _| place.namespace.is_empty() || !place.is_of(of));
         }
         let epoch = self.seen.0;
         let Some(kind) = self.kind_mut(of) else { return };
         (kind.listed_at, kind.blind) = (Some(at), None);
+        kind.known_at = Some(at.min(seen_at));
         (kind.listed_in, kind.told_in) = (Some(epoch), Some(epoch));
         kind.plural.clone_from(&of.plural);
         kind.namespaced = of.namespaced;

@@ -77,7 +77,7 @@ pub(super) fn found_then(
     for (object, place, record) in changed {
         let counts = |told| until.covers(record.agent, told);
         let found = pass.newest(&object, record.changes.saturating_sub(1), counts)?;
-        let was_there = |what| !matches!(what, What::Deleted | What::Vanished);
+        let was_there = |what: What| !what.is_end();
         let Some(found) = found.filter(|found| was_there(found.change.what)) else { continue };
         let body = found.body()?;
         let body = match left.checked_sub(body.as_ref().map_or(0, Bytes::len)) {

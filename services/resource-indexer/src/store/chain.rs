@@ -36,6 +36,8 @@ pub struct StoredChange {
     pub recorded_at: Timestamp,
     /// When the agent saw it, as it claims.
     pub seen_at: Timestamp,
+    /// When it happened at the earliest, as far as lists say; of what vanished only.
+    pub not_before: Option<Timestamp>,
     /// What it was.
     pub what: What,
     /// Who wrote it.
@@ -55,6 +57,7 @@ pub(super) struct InRow {
     pub(super) sequence: u64,
     pub(super) recorded_at: Timestamp,
     seen_at: Timestamp,
+    not_before: Option<Timestamp>,
     pub(super) what: What,
     /// The place among the row's writers, and when.
     writer: Option<(usize, Option<Timestamp>)>,
@@ -152,6 +155,13 @@ impl Chain {
         put_signed(out, difference(sequence, self.sequence));
         put_signed(out, recorded_at.0.wrapping_sub(self.recorded_at));
         put_signed(out, seen_at.0.wrapping_sub(recorded_at.0));
+        if what == What::Vanished {
+            // 0: it is not known.
+            let before = change
+                .not_before
+                .map_or(0, |first| recorded_at.0.abs_diff(first.0.min(recorded_at.0)).saturating_add(1));
+            put_number(out, before);
+        }
         if let Some(writer) = &change.writer {
             put_number(out, self.place_of(writer));
             if let Some(at) = writer.at {
@@ -215,6 +225,7 @@ impl Chain {
             sequence: change.sequence,
             recorded_at: change.recorded_at,
             seen_at: change.seen_at,
+            not_before: change.not_before,
             what: change.what,
             writer,
             health: change.health,
@@ -233,6 +244,10 @@ impl Chain {
         let sequence = sequence.wrapping_add_signed(input.signed()?);
         let recorded_at = recorded_at.wrapping_add(input.signed()?);
         let seen_at = recorded_at.wrapping_add(input.signed()?);
+        let what = what_of(flags & 0b111)?;
+        let before = if what == What::Vanished { input.number()? } else { 0 };
+        let not_before =
+            before.checked_sub(1).map(|before| Timestamp(recorded_at.wrapping_sub_unsigned(before)));
         let writer = (flags & WRITTEN != 0).then(|| {
             let place = Some(input.size()?).filter(|place| *place < self.writers.len()).ok_or(Damaged)?;
             let at = (flags & WRITTEN_AT != 0).then(|| input.signed()).transpose()?;
@@ -249,8 +264,19 @@ impl Chain {
             }
         };
         let (recorded_at, seen_at) = (Timestamp(recorded_at), Timestamp(seen_at));
-        let (what, is_listed) = (what_of(flags & 0b111)?, flags & LISTED != 0);
-        Ok(InRow { number, sequence, recorded_at, seen_at, what, writer, health, is_listed, before })
+        let is_listed = flags & LISTED != 0;
+        Ok(InRow {
+            number,
+            sequence,
+            recorded_at,
+            seen_at,
+            not_before,
+            what,
+            writer,
+            health,
+            is_listed,
+            before,
+        })
     }
 
     /// The row.
@@ -302,8 +328,15 @@ fn difference(one: u64, other: u64) -> i64 {
     one.wrapping_sub(other).cast_signed()
 }
 
-const WHATS: [What; 6] =
-    [What::FirstSeen, What::Created, What::Changed, What::Deleted, What::Vanished, What::Gap];
+const WHATS: [What; 7] = [
+    What::FirstSeen,
+    What::Created,
+    What::Changed,
+    What::Deleted,
+    What::Vanished,
+    What::Gap,
+    What::Unobserved,
+];
 
 const HEALTHS: [HealthState; 7] = [
     HealthState::None,

@@ -76,6 +76,7 @@ fn next(before: Option<&Bytes>, change: &Change) -> (StoredChange, Option<Bytes>
         sequence: change.sequence,
         recorded_at: change.recorded_at,
         seen_at: change.seen_at,
+        not_before: change.not_before,
         what: change.what,
         writer: change.writer.clone(),
         health: change.health,

@@ -79,6 +79,7 @@ impl Life {
             sequence: self.number,
             recorded_at: at(self.number),
             seen_at: at(self.number),
+            not_before: None,
             what,
             writer: None,
             body: body.map(Bytes::copy_from_slice),

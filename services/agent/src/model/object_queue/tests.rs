@@ -77,10 +77,25 @@ fn the_newest_state_waits_in_the_place_of_the_former_one_and_the_loss_is_told() 
     assert!(put(&mut queue, &pods, "a", "5") && put(&mut queue, &pods, "a", "6"));
     let what = gone(&pods, head("b", "7"), Gone::Deleted);
     queue.put(&pods, "b", Observation { at: AT, what }).unwrap();
-    let expected = ["gap 1 7 3", "seen a 6", "gone b Deleted", "kind-listed"];
+    let expected = ["gap 1 6 2", "seen a 6", "seen b 2", "kind-listed", "gone b Deleted"];
     assert_eq!(told(queue.next(START)), expected);
     assert!(put(&mut queue, &pods, "a", "8"));
-    assert_eq!(told(queue.next(Acknowledged { epoch: 3, sequence: 4 })), ["seen a 8"], "what was sent stays");
+    assert_eq!(told(queue.next(Acknowledged { epoch: 3, sequence: 5 })), ["seen a 8"], "what was sent stays");
+}
+
+#[test]
+fn the_end_of_an_object_takes_the_place_of_its_state_where_much_waits() {
+    let (mut queue, pods) = (begun(), kind("pods"));
+    let large = seen(&pods, "large", "1", "x".repeat(300 << 10));
+    while queue.bytes() < STATES_KEPT_BYTES {
+        let uid = queue.unsent().to_string();
+        queue.put(&pods, &uid, Observation { at: AT, what: large.clone() }).unwrap();
+    }
+    let waiting = queue.unsent();
+    assert!(put(&mut queue, &pods, "a", "1"));
+    let what = gone(&pods, head("a", "2"), Gone::Deleted);
+    queue.put(&pods, "a", Observation { at: AT, what }).unwrap();
+    assert_eq!(queue.unsent(), waiting + 2, "the end, and the gap that counts the state");
 }
 
 #[test]

@@ -428,7 +428,9 @@ pub struct Change {
     recorded_at: Time,
     /// When the agent saw it, as it claims.
     seen_at: Time,
-    /// `first-seen`, `created`, `changed`, `deleted`, `vanished`, `gap`.
+    /// When it happened at the earliest, of what vanished: it was there then, and was deleted some time until `recordedAt`.
+    not_before: Option<Time>,
+    /// `first-seen`, `created`, `changed`, `deleted`, `vanished`, `gap`, `unobserved`.
     what: String,
     /// Who wrote it.
     writer: Option<Writer>,
@@ -440,6 +442,8 @@ pub struct Change {
     health: HealthState,
     /// Health before it, if it was another.
     health_before: Option<HealthState>,
+    /// The object names an owner in its cluster: what becomes of it may follow from what becomes of that.
+    owned: bool,
 }
 
 impl From<ObjectChange> for Change {
@@ -456,12 +460,14 @@ impl From<ObjectChange> for Change {
             uid: change.uid.into(),
             recorded_at: Time(change.recorded_at),
             seen_at: Time(change.seen_at),
+            not_before: change.not_before.map(Time),
             what: change.what,
             writer: change.writer.map(Writer::from),
             fields: change.fields,
             field_count: change.field_count,
             health: change.health.into(),
             health_before: change.health_before.map(HealthState::from),
+            owned: change.owned,
         }
     }
 }

@@ -8,7 +8,7 @@ import { doubt, session } from "./session.ts";
 import type { Change } from "./types.ts";
 
 const SUBSCRIPTION = `subscription Live { resourceChanges { position change {
-  agent agentName group kind namespace name uid recordedAt what writer { manager subresource } fields fieldCount health healthBefore } } }`;
+  agent agentName group kind namespace name uid recordedAt seenAt notBefore what writer { manager subresource } fields fieldCount health healthBefore owned } } }`;
 /** Changes that come within this time are shown together. */
 const TOGETHER = 100;
 /** The server says something every ten seconds. */

@@ -8,7 +8,7 @@ export const OBJECT = `query Object($filter: ResourceFilter!, $at: Moment) {
   resource(filter: $filter, at: $at) { resource { ${LINE} } body writer { manager operation at }
     environments { id name projectPath } related { relation inwards group kind namespace name uid missing }
     actions { name text resource subresource mediaType patch declared } }
-  resourceHistory(filter: $filter, first: 100) { nodes { uid recordedAt what writer { manager subresource } fields fieldCount health healthBefore } }
+  resourceHistory(filter: $filter, first: 100) { nodes { uid recordedAt seenAt notBefore what writer { manager subresource } fields fieldCount health healthBefore } }
   why(filter: $filter, at: $at) { chains { resources { group kind namespace name uid health { state message } } } } }`;
 
 export interface Related {

@@ -104,7 +104,7 @@ export function bodiesOf(objects: Named[], at: string | null): string {
 
 export type BodiesAnswer = Record<string, { body: Record<string, unknown> | null } | null>;
 
-const CHANGE = "agent agentName group kind namespace name uid recordedAt what writer { manager subresource } fields fieldCount health healthBefore";
+const CHANGE = "agent agentName group kind namespace name uid recordedAt seenAt notBefore what writer { manager subresource } fields fieldCount health healthBefore owned";
 
 /** What changed in a place, and what was delivered to it. */
 export const SPAN = `query Span($filter: ResourceFilter, $from: Moment!, $to: Moment, $after: String) {

@@ -32,7 +32,7 @@ export interface AroundAnswer {
 
 /** What changed in the last hour. */
 export const CHANGED = `query Changed($from: Moment!, $to: Moment) { changes(from: $from, to: $to, first: 400) { nodes {
-  agent agentName group kind namespace name uid recordedAt what writer { manager subresource } fields fieldCount health healthBefore } } }`;
+  agent agentName group kind namespace name uid recordedAt seenAt notBefore what writer { manager subresource } fields fieldCount health healthBefore owned } } }`;
 
 export interface ChangedAnswer {
   changes: { nodes: Change[] };
@@ -62,10 +62,10 @@ export function historyOf(objects: Pick<Resource, "agent" | "group" | "kind" | "
   const parts = objects.map(({ agent, group, kind, namespace, name }, number) => {
     const of = group ? `${kind}.${group}` : kind;
     return `h${number}: resourceHistory(first: ${first}, filter: { agent: ${text(agent)}, kind: ${text(of)}, namespace: ${text(namespace)},
-      name: ${text(name)} }) { nodes { uid recordedAt what writer { manager subresource } fields fieldCount health healthBefore } }`;
+      name: ${text(name)} }) { nodes { uid recordedAt seenAt notBefore what writer { manager subresource } fields fieldCount health healthBefore } }`;
   });
   return `query History { ${parts.join("\n")} }`;
 }
 
-export type Past = Pick<Change, "uid" | "recordedAt" | "what" | "writer" | "fields" | "fieldCount" | "health" | "healthBefore">;
+export type Past = Pick<Change, "uid" | "recordedAt" | "seenAt" | "notBefore" | "what" | "writer" | "fields" | "fieldCount" | "health" | "healthBefore">;
 export type HistoryAnswer = Record<string, { nodes: Past[] } | null>;

@@ -34,12 +34,18 @@ export interface Resource extends Identity {
 
 export interface Change extends Identity {
   recordedAt: Time;
+  /** When its agent saw it, as that claims. */
+  seenAt: Time;
+  /** Of what vanished: when it was there last, as far as is known. */
+  notBefore: Time | null;
   what: string;
   writer: { manager: string; subresource: string } | null;
   fields: string[];
   fieldCount: number;
   health: Health;
   healthBefore: Health | null;
+  /** It has an owner in its cluster, with which it goes. */
+  owned: boolean;
 }
 
 export interface AsOf {

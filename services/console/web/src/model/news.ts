@@ -2,6 +2,7 @@
 
 import type { AroundAnswer } from "../api/queries.ts";
 import type { Change } from "../api/types.ts";
+import { fate, isGone, late } from "./gone.ts";
 import { isSomebody, keyOf } from "./overview.ts";
 import { isBad, ofHealth, type Status } from "./status.ts";
 
@@ -19,6 +20,8 @@ export interface News {
 const HOUR = 3_600_000;
 /** What one writer does within this time is one thing. */
 const TOGETHER = 60_000;
+/** Objects that are named of several that were deleted together. */
+const NAMED = 3;
 /** These follow from others, and are told with them. */
 const FOLLOWING = new Set(["Pod", "ReplicaSet", "ControllerRevision", "EndpointSlice", "Endpoints", "Event", "Lease"]);
 
@@ -28,7 +31,7 @@ export const count = (number: number, one: string, many = `${one}s`) => `${numbe
 /** The newest first. */
 export function news(changes: Change[], around: AroundAnswer, now: number): News[] {
   const recent = changes.filter((change) => Date.parse(change.recordedAt) > now - HOUR);
-  const all = [...edits(recent), ...turns(recent), ...syncs(around, now), ...comings(around, now)];
+  const all = [...edits(recent, now), ...removals(recent, now), ...turns(recent), ...syncs(around, now), ...comings(around, now)];
   return all.sort((one, other) => other.at - one.at || one.key.localeCompare(other.key));
 }
 
@@ -36,7 +39,7 @@ const named = (change: Change) => `${change.kind} ${change.name}`;
 const place = (change: { namespace: string; agentName: string }) => change.namespace || change.agentName.split(":").at(-1) || "";
 
 /** What people and their programs wrote. What Kasbah writes is shown as a sync. */
-function edits(changes: Change[]): News[] {
+function edits(changes: Change[], now: number): News[] {
   const told: News[] = [];
   let open: { first: Change; at: number; all: Change[] } | null = null;
   const close = () => {
@@ -44,12 +47,13 @@ function edits(changes: Change[]): News[] {
     const { first, at, all } = open;
     const objects = new Set(all.map((change) => change.uid));
     const what = objects.size === 1 ? sentence(all) : `changed ${count(objects.size, "object")}`;
-    told.push({ key: `edit ${first.uid} ${first.recordedAt}`, at, status: null, who: first.writer?.manager ?? "", what, where: place(first) });
+    const where = place(first);
+    told.push({ key: `edit ${first.uid} ${first.recordedAt}`, at, status: null, who: first.writer?.manager ?? "", what: what + late(first, now), where });
     open = null;
   };
   for (const change of changes) {
     const isTold = isSomebody(change.writer) && change.writer?.manager !== "kasbah" && !FOLLOWING.has(change.kind);
-    if (!isTold || !["created", "changed", "deleted"].includes(change.what)) continue;
+    if (!isTold || !["created", "changed"].includes(change.what)) continue;
     const at = Date.parse(change.recordedAt);
     const isSame = open && open.first.writer?.manager === change.writer?.manager && keyOf(open.first) === keyOf(change);
     if (open && isSame && open.at - at < TOGETHER) {
@@ -66,12 +70,34 @@ function edits(changes: Change[]): News[] {
 function sentence(all: Change[]): string {
   const first = all[0];
   if (!first) return "";
-  if (all.some((change) => change.what === "deleted")) return `deleted ${named(first)}`;
   if (all.some((change) => change.what === "created")) return `created ${named(first)}`;
   const fields = [...new Set(all.flatMap((change) => change.fields))].filter((field) => !field.startsWith("metadata.generation"));
   const shown = fields.slice(0, 2).join(", ");
   const more = fields.length > 2 ? ` and ${fields.length - 2} more` : "";
   return shown ? `changed ${named(first)}: ${shown}${more}` : `changed ${named(first)}`;
+}
+
+/** Of many objects the first ones are named. */
+function names(all: Change[]): string {
+  const shown = all.length > NAMED ? all.slice(0, NAMED - 1) : all;
+  const more = all.length - shown.length;
+  return shown.map(named).join(", ") + (more > 0 ? ` and ${more} more` : "");
+}
+
+/** What was deleted. Nobody sees who did it, so that it is not known whether one or several did. */
+function removals(changes: Change[], now: number): News[] {
+  const told: News[] = [];
+  // What has an owner goes with it, or by it.
+  const gone = changes.filter((change) => isGone(change) && change.what !== "unobserved" && !change.owned && !FOLLOWING.has(change.kind));
+  for (let rest = gone; rest[0]; ) {
+    const first: Change = rest[0];
+    const at = Date.parse(first.recordedAt);
+    const isSame = (change: Change) => keyOf(change) === keyOf(first) && change.what === first.what && at - Date.parse(change.recordedAt) < TOGETHER;
+    const all = rest.filter(isSame);
+    rest = rest.filter((change) => !isSame(change));
+    told.push({ key: `gone ${first.uid} ${first.recordedAt}`, at, status: null, who: names(all), what: fate(all, now), where: place(first) });
+  }
+  return told;
 }
 
 /** What became well or stopped being so. */

@@ -3,6 +3,7 @@
 
 import type { AroundAnswer, Link, Past } from "../api/queries.ts";
 import type { Agent, Cluster, Environment, Resource, Source, Tier } from "../api/types.ts";
+import { isGone } from "./gone.ts";
 import { compare, isBad, ofHealth, ofState, type Status, worst } from "./status.ts";
 
 /** An object that is not well, and what is to blame for it. */
@@ -187,8 +188,7 @@ export function stretches(past: Past[], from: number, until: number): Stretch[] 
   let end = until;
   for (const change of past) {
     const at = Math.max(from, Date.parse(change.recordedAt));
-    const isGone = change.what === "deleted" || change.what === "vanished";
-    const status = isGone || change.what === "gap" ? "none" : ofHealth(change.health);
+    const status = isGone(change) || change.what === "gap" ? "none" : ofHealth(change.health);
     if (at < end) {
       const last = found.at(-1);
       if (last?.status === status && last.from === end) last.from = at;

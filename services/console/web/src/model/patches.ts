@@ -2,13 +2,11 @@
 
 import type { Line } from "../api/place.ts";
 import type { Change } from "../api/types.ts";
+import { isGone } from "./gone.ts";
 import type { Forest } from "./tree.ts";
 
 /** Relations by which one object has caused another, as the server has them. */
 const CAUSES = ["controls", "owns", "has-endpoints"];
-
-/** Whether an object is gone with a change. */
-export const isGone = ({ what }: Change) => what === "deleted" || what === "vanished";
 
 /** What changes say by themselves: health, and what is gone. */
 export function touched(forest: Forest, changes: Change[]): Forest {

@@ -20,8 +20,9 @@ import {
 } from "../api/place.ts";
 import type { AsOf, Change } from "../api/types.ts";
 import { horizon } from "./at.ts";
+import { isGone } from "./gone.ts";
 import { atMostEvery, loader } from "./loaded.ts";
-import { isGone, patched, touched } from "./patches.ts";
+import { patched, touched } from "./patches.ts";
 import type { Forest, Node } from "./tree.ts";
 
 /** Objects that one query brings up to date: each costs the server a request. */

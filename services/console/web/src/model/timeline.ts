@@ -2,7 +2,7 @@
 
 import type { Line } from "../api/place.ts";
 import type { Change } from "../api/types.ts";
-import { isGone } from "./patches.ts";
+import { fate, isGone } from "./gone.ts";
 import { isSomebody, type Stretch, stretches } from "./overview.ts";
 import { compare, isBad, ofHealth, type Status, worst } from "./status.ts";
 import { type Forest, statusOf } from "./tree.ts";
@@ -72,7 +72,7 @@ export function lanes(forest: Forest, changes: Change[], from: number, until: nu
   const lane = (key: string, line: Line | null, of: Pick<Change, "kind" | "name">) => {
     const marks: Mark[] = (below.get(key) ?? []).flatMap((change): Mark[] => {
       const at = Date.parse(change.recordedAt);
-      if (isGone(change) && change.uid === key) return [{ at, kind: "gone", text: described(change) }];
+      if (isGone(change) && change.uid === key) return [{ at, kind: "gone", text: `${change.kind} ${change.name} ${fate([change], until)}` }];
       if (change.healthBefore && ofHealth(change.health) === "degraded") return [{ at, kind: "degraded", text: `${change.kind} ${change.name} became degraded` }];
       const isMade = isSomebody(change.writer) && change.what !== "first-seen" && change.fields.some((field) => !field.startsWith("status"));
       return isMade ? [{ at, kind: "made", text: described(change) }] : [];

@@ -25,6 +25,7 @@ export default async (open, { port, link, path, enough, noticed, change, deleted
   const whileBroken = await page.evaluate(() => document.body.innerText.includes("What changed"));
   const stays = await objects.$$eval("td a", (all, name) => all.some((one) => one.innerText === name), deleted);
   await reads(change);
+  await reads(`ConfigMap ${deleted} was deleted`);
   await page.waitForFunction(isLive, LONGER);
   await lists(change, true);
   await lists(deleted, false);

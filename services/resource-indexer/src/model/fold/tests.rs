@@ -85,6 +85,46 @@ fn a_kind_that_is_dropped_takes_its_objects_with_it() {
     assert!(given.fold.observed[&AGENT].kinds.is_empty());
 }
 
+#[test]
+fn a_kind_that_is_left_out_says_nothing_of_its_objects_end() {
+    let mut given = Given::agents();
+    given.says(vec![seen(&config("shop/a", json!({}))), listed(maps(), 1)]);
+    let changes = given.says(vec![Word::KindDropped { of: maps(), why: Gone::NotObserved }]);
+    assert_eq!((Given::whats(&changes), changes[0].not_before), (vec!["unobserved uid-a".to_owned()], None));
+}
+
+/// A batch whose observations were made then.
+fn at(seconds: i64, mut batch: ObservationBatch) -> ObservationBatch {
+    batch.observations.iter_mut().for_each(|observation| observation.at = Timestamp(seconds * 1_000));
+    batch
+}
+
+#[test]
+fn what_nobody_saw_happen_lies_between_two_lists() {
+    let mut given = Given::agents();
+    let made = |name: &str, time: &str| {
+        config(&format!("shop/{name}"), json!({"metadata": {"creationTimestamp": time}}))
+    };
+    let (a, b) = (made("a", "1970-01-01T00:00:01Z"), made("b", "1970-01-01T00:00:02Z"));
+    let first = given.apply(AGENT, at(300, batch(AGENT, 1, 1, vec![seen(&a), seen(&b), listed(maps(), 1)])));
+    assert_eq!(Given::whats(&first), ["first-seen uid-a", "first-seen uid-b"]);
+    // The agent was away, and another instance looks at everything anew.
+    let (new, old) = (made("new", "1970-01-01T00:05:20Z"), made("old", "1970-01-01T00:04:00Z"));
+    let words = vec![kept(&a), seen(&new), seen(&old), listed(maps(), 1)];
+    let changes = given.apply(AGENT, at(400, batch(AGENT, 2, 1, words)));
+    assert_eq!(Given::whats(&changes), ["created uid-new", "first-seen uid-old", "vanished uid-b"]);
+    assert_eq!((changes[2].not_before, changes[2].seen_at), (Some(Timestamp(300_000)), Timestamp(400_000)));
+    // A clock that goes ahead counts no further than the log's.
+    let words = vec![kept(&a), kept(&new), kept(&old), listed(maps(), 5)];
+    given.apply(AGENT, at(9_000_000, batch(AGENT, 2, 5, words)));
+    let known = given.now();
+    let changes = given.apply(AGENT, batch(AGENT, 2, 9, vec![kept(&a), kept(&new), listed(maps(), 9)]));
+    assert_eq!(
+        (Given::whats(&changes), changes[0].not_before),
+        (vec!["vanished uid-old".to_owned()], Some(known))
+    );
+}
+
 fn settled(silent: &[&str]) -> Word {
     Word::KindsSettled { silent: silent.iter().map(|group| (*group).to_owned()).collect() }
 }
@@ -103,11 +143,11 @@ fn what_a_new_epoch_says_nothing_of_is_gone_once_it_has_told_of_all_kinds() {
         Word::KindBlind { of: kind("", "Secret", "secrets", "shop"), reason: "no".to_owned(), missing };
     let words = vec![kept(&map), listed(maps(), 1), blind, settled(&["metrics.k8s.io"])];
     let changes = given.apply(AGENT, batch(AGENT, 2, 1, words));
-    assert_eq!(Given::whats(&changes), ["vanished uid-w"], "blind and silent kinds keep theirs");
+    assert_eq!(Given::whats(&changes), ["unobserved uid-w"], "blind and silent kinds keep theirs");
     let kinds: Vec<_> = given.fold.observed[&AGENT].kinds.keys().map(|place| place.kind.clone()).collect();
     assert_eq!(kinds, ["ConfigMap", "Secret"]);
     let changes = given.apply(AGENT, batch(AGENT, 2, 5, vec![settled(&[])]));
-    assert_eq!(Given::whats(&changes), ["vanished uid-m"], "its group speaks again, and not of it");
+    assert_eq!(Given::whats(&changes), ["unobserved uid-m"], "its group speaks again, and not of it");
 }
 
 #[test]

@@ -85,6 +85,7 @@ impl Pod {
             sequence: 10 * number + record,
             recorded_at,
             seen_at,
+            not_before: None,
             what: if number == 1 { What::FirstSeen } else { What::Changed },
             writer: Some(writer),
             body: Some(Bytes::from(self.body(number).to_string())),

@@ -17,6 +17,7 @@ fn with_changes(counts: &[u64]) -> Life {
             sequence: number,
             recorded_at: at(number),
             seen_at: at(number),
+            not_before: None,
             what: if number == 1 { What::FirstSeen } else { What::Changed },
             writer: None,
             body: Some(Bytes::from(state(1_000 * object + number))),

@@ -43,7 +43,7 @@ async function podsOf(all: Workload[], begun: number, stop: AbortSignal): Promis
   const to = new Date(begun + RECENT).toISOString();
   const parts = places.map(
     ({ agent, namespace }, place) => `p${place}: changes(from: ${text(from)}, to: ${text(to)}, first: 300, filter: { agent: ${text(agent)}, kind: "Pod",
-      namespace: ${text(namespace)} }) { nodes { agent agentName group kind namespace name uid recordedAt what fields fieldCount health healthBefore writer { manager subresource } } }`,
+      namespace: ${text(namespace)} }) { nodes { agent agentName group kind namespace name uid recordedAt seenAt notBefore what fields fieldCount health healthBefore owned writer { manager subresource } } }`,
   );
   const { data } = await askInParts<Record<string, { nodes: Change[] } | null>>(`query Pods { ${parts.join("\n")} }`, {}, stop);
   return Object.values(data).flatMap((part) => part?.nodes ?? []);

@@ -4,6 +4,7 @@ import { DIFF, type DiffAnswer, type Difference } from "../../api/object.ts";
 import { filterOf } from "../../api/place.ts";
 import type { Past } from "../../api/queries.ts";
 import { at, inAddress } from "../../model/at.ts";
+import { fate, isGone } from "../../model/gone.ts";
 import { ofHealth, WORDS } from "../../model/status.ts";
 import { Empty } from "../../parts/states.tsx";
 import { Status } from "../../parts/status.tsx";
@@ -16,6 +17,7 @@ import { Differences } from "./differences.tsx";
 const NAMED = 4;
 
 function said(change: Past): string {
+  if (isGone(change)) return `It ${fate([change], Date.now())}`;
   if (change.what === "gap") return "States of this time are not known";
   const fields = change.fields.slice(0, NAMED).join(", ");
   const more = change.fieldCount > NAMED ? ` and ${change.fieldCount - NAMED} more` : "";
@@ -64,7 +66,7 @@ function Entry({ change, of }: { change: Past; of: Shown["of"] }) {
         <At at={when} />
       </a>
       <span>
-        {change.what !== "gap" && <b>{change.writer?.manager ?? "somebody"} </b>}
+        {change.what !== "gap" && !isGone(change) && <b>{change.writer?.manager ?? "somebody"} </b>}
         {said(change)}
         {change.healthBefore && (
           <span class="turn">

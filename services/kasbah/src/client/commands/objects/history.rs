@@ -99,7 +99,7 @@ fn paint_of(what: &str) -> Paint {
     match what {
         "created" => Paint::Good,
         "deleted" => Paint::Bad,
-        "vanished" | "gap" => Paint::Odd,
+        "vanished" | "unobserved" | "gap" => Paint::Odd,
         "first-seen" => Paint::Dim,
         _ => Paint::Plain,
     }
@@ -116,7 +116,7 @@ pub(super) fn writer(writer: &FieldWriter) -> String {
 fn health(change: &ObjectChange) -> Cell {
     let now = word(change.health);
     match change.health_before {
-        _ if change.what == "deleted" => Cell::or_dash(None),
+        _ if matches!(change.what.as_str(), "deleted" | "vanished" | "unobserved") => Cell::or_dash(None),
         Some(before) => Cell::painted(&format!("{} → {now}", word(before)), paint(change.health)),
         None if now == "none" => Cell::or_dash(None),
         None => Cell::painted(now, paint(change.health)),
@@ -124,6 +124,9 @@ fn health(change: &ObjectChange) -> Cell {
 }
 
 fn fields_of(change: &ObjectChange) -> Option<String> {
+    if let Some(first) = change.not_before {
+        return Some(format!("deleted unseen, after {first}"));
+    }
     let named = change.fields.join(", ");
     let more = change.field_count.saturating_sub(u32::try_from(change.fields.len()).unwrap_or(u32::MAX));
     match (named.is_empty(), more) {
@@ -166,12 +169,14 @@ mod tests {
             sequence: 0,
             recorded_at: Timestamp(540_000),
             seen_at: Timestamp(539_000),
+            not_before: None,
             what: "changed".into(),
             writer: Some(writer),
             fields: vec!["status.replicas".into(), "status.conditions".into()],
             field_count: 5,
             health: HealthState::Healthy,
             health_before: Some(HealthState::Progressing),
+            owned: false,
         };
         let deleted = ObjectChange {
             what: "deleted".into(),
@@ -181,7 +186,9 @@ mod tests {
             health_before: None,
             ..change.clone()
         };
-        let shown = rows(&[deleted, change], STYLE).render(STYLE, "");
+        let vanished =
+            ObjectChange { what: "vanished".into(), not_before: Some(Timestamp(60_000)), ..deleted.clone() };
+        let shown = rows(&[deleted, change, vanished], STYLE).render(STYLE, "");
         let lines: Vec<&str> = shown.lines().collect();
         assert!(lines[1].contains("Deployment shop/web  deleted  -  "), "{shown}");
         for part in [
@@ -194,5 +201,9 @@ mod tests {
         ] {
             assert!(lines[2].contains(part), "{part}: {shown}");
         }
+        assert!(
+            lines[3].contains("vanished") && lines[3].contains("after 1970-01-01T00:01:00.000Z"),
+            "{shown}"
+        );
     }
 }
