@@ -37,7 +37,8 @@ export default async (open, { port, link, receiver, maintainer, axe, pictures })
   const secret = (await text(".secret code")).startsWith("whsec_");
   await look("subscription-secret", [LOOKS[0]]);
   await click("Close", "dialog[open]");
-  await page.waitForFunction(() => !document.querySelector("dialog[open]"), soon);
+  // The dialog closes first, and is gone a moment later.
+  await page.waitForFunction(() => !document.querySelector("dialog.action"), soon);
   const isShownOnce = !(await page.content()).includes("whsec_");
   await subscribe("refuses");
   await done();
