@@ -1,4 +1,5 @@
-//! How long trees of the past take. It prints and compares nothing: `cargo test -p resource-indexer --test service -- --ignored --nocapture`.
+//! How long trees of the past take. It prints and compares nothing:
+//! `KASBAH_LONG_TESTS=1 cargo test -p resource-indexer --test service trees_of_the_past -- --nocapture`.
 
 use std::time::Duration;
 
@@ -143,9 +144,12 @@ async fn print_times(
     );
 }
 
+/// Prints how long questions about the past take, where tests may take long.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "prints how long questions about the past take"]
 async fn trees_of_the_past_by_their_size() {
+    if !testkit::tests_are_long() {
+        return;
+    }
     let mut installation = Installation::new();
     let world = installation.world.clone();
     let folder = tempfile::tempdir().unwrap();
