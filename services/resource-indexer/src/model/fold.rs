@@ -201,7 +201,7 @@ impl Fold {
         }
     }
 
-    /// Whether no more objects of an agent are kept; that is told with its coverage.
+    /// Whether no more objects of an agent are kept; that is reported with its coverage.
     fn is_full(&mut self, agent: AgentId) -> bool {
         let is_full = self.index.kept(agent) >= self.limit;
         if let (true, Some(observed)) = (is_full, self.observed.get_mut(&agent)) {

@@ -84,7 +84,7 @@ pub struct Gap {
     pub recorded_at: Timestamp,
     /// In which record of the log.
     pub sequence: u64,
-    /// Epoch and sequence behind which states are missing: what was told later is known to be so.
+    /// Epoch and sequence behind which states are missing: what was reported later is known to be so.
     pub stated: (u64, u64),
 }
 

@@ -9,7 +9,7 @@ use std::ops::Deref;
 use arcstr::ArcStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Immutable text of one word, cheap to clone. Many objects share one, so that equal texts are mostly found to be so without reading them.
+/// Immutable text behind one pointer, cheap to clone. Many objects share one, so that equal texts are mostly found to be so without reading them.
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
 pub struct Text(ArcStr);
 

@@ -105,11 +105,17 @@ impl Index {
     /// Takes an object out, with all that is known of it.
     pub fn remove(&mut self, slot: Slot) {
         let Some(record) = self.get(slot) else { return };
+        let agent = record.agent;
         let caused = self.caused(record).into_iter().filter(|caused| *caused != slot).collect();
         self.note_text(slot, false);
         self.note(slot, false);
         self.set(slot, None);
         self.free.push(slot);
+        if places_are_empty(&self.places, agent) {
+            self.forget_agent(agent);
+        } else {
+            self.collect_texts(agent);
+        }
         self.settle(caused);
     }
 
@@ -228,8 +234,9 @@ impl Index {
         if let Some(late) = &mut self.late {
             late.take();
         }
-        if !adds && places_are_empty(&self.places, agent) {
-            self.forget_agent(agent);
+        // Between its going and its coming an object that changes has no name to be collected.
+        if adds {
+            self.collect_texts(agent);
         }
     }
 
@@ -237,9 +244,6 @@ impl Index {
     fn note_text(&mut self, slot: Slot, adds: bool) {
         let Some(record) = self.shared(slot).filter(|_| self.late.is_none()) else { return };
         self.searched.entry(record.agent).or_default().note(slot, &record, adds);
-        if !adds {
-            self.collect_texts(record.agent);
-        }
     }
 
     /// Takes all objects of a cluster out.

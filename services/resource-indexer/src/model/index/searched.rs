@@ -202,7 +202,26 @@ pub fn contains(whole: &str, part: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::model::given::{AGENT, Given, config, seen};
+
+    #[test]
+    fn labels_that_change_all_the_time_take_no_more_room_and_lose_no_name() {
+        let mut given = Given::agents();
+        for round in 0..6_000 {
+            let label = format!("{round}-{}", "x".repeat(50));
+            let body = config("shop/settings", json!({"metadata": {"labels": {"example.com/round": label}}}));
+            given.says(vec![seen(&body)]);
+        }
+        let index = &given.fold.index;
+        let searched = &index.searched[&AGENT];
+        let most = 2 * LEFT + 1_000;
+        assert!(searched.labels.all.len() < most, "{} bytes", searched.labels.all.len());
+        assert_eq!(index.with_text(AGENT, "5999-", 10).unwrap().len(), 1);
+        assert_eq!(index.with_text(AGENT, "settings", 10).unwrap().len(), 1);
+    }
 
     #[test]
     fn a_text_leads_once_to_each_and_what_has_left_is_collected() {

@@ -47,7 +47,7 @@ fn of_agent(view: &View<'_>, agent: AgentId, named: usize) -> AgentCoverage {
         blind_count: 0,
     };
     if !rights.shows(agent) {
-        // Not even a count is told.
+        // Not even a count is reported.
         return AgentCoverage { heard_at: Timestamp(0), stale: view.agent_stale(agent), ..empty };
     }
     let nothing = || observed.is_none().then(|| "its agent has told of no objects yet".to_owned());

@@ -64,7 +64,7 @@ fn outwards(view: &View<'_>, record: &Record, link: &Link, found: &mut Vec<Relat
     let there: Vec<&Record> =
         view.index.targets_of(record.agent, link).filter_map(|slot| view.there(slot)).take(RELATED).collect();
     if let (Target::Uid(_, key) | Target::Key(key), []) = (&link.target, there.as_slice()) {
-        // The object itself names it, so nothing is told that its reader does not know; whether it is there only where that could be seen.
+        // The object itself names it, so nothing is reported that its reader does not know; whether it is there only where that could be seen.
         let key = known_key(view, record, key);
         let missing = view.would_show(record.agent, &key);
         found.push(RelatedObject { relation, inwards, key: answered(&key), uid: None, missing });
