@@ -50,7 +50,7 @@ impl<'a> Demo<'a> {
         text(output.stdout)
     }
 
-    /// Types it until what it prints has all these words: what the agent does is told before it is observed.
+    /// Types it until what it prints has all these words: what the agent does is reported before it is observed.
     async fn shows(&self, line: &str, words: &[&str]) {
         eventually(LIMIT, || {
             let shown = self.types(line);

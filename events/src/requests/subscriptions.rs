@@ -113,7 +113,7 @@ impl crate::Notice for EventReaders {
 /// How far a reader is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventReader {
-    /// This reading: whoever reconnects has another.
+    /// This reading: a reader that reconnects has another.
     pub id: Uuid,
     /// Whose events.
     pub organization: OrganizationId,

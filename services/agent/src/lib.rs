@@ -10,7 +10,7 @@
 //! - No object of a stage is applied before all objects of the stage have passed their dry run.
 //! - An object that matches its manifest causes no request.
 //! - Values of Secrets leave the cluster neither in observations nor in logs.
-//! - What it observes it forgets: of an object about a hundred bytes stay. What it cannot see, and every gap, is told.
+//! - What it observes it forgets: of an object about a hundred bytes stay. What it cannot see, and every gap, is reported.
 //! - A kind that is observed is watched once, under the agent's own account: the applier reads along ([`live_feeds`]), and watches by itself only
 //!   what no feed follows now. What is applied as another account is watched as that account.
 //! - Every request to the cluster's API through the agent needs a pass that the pinned root key signed.

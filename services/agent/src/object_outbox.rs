@@ -22,7 +22,7 @@ pub struct ObjectOutbox {
 }
 
 impl ObjectOutbox {
-    /// Empty, in epoch 0, in which nothing is told.
+    /// Empty, in epoch 0, in which nothing is reported.
     #[must_use]
     pub fn new(world: World) -> Self {
         Self { world, queue: Mutex::default(), wake: watch::Sender::new(()), freed: watch::Sender::new(()) }

@@ -1,7 +1,7 @@
 //! Tells the server of every object that the agent's own account may see, and of each change: while this instance is the applier, one
 //! feed for each kind.
 //!
-//! It holds no body: an object is read, pruned, hashed, told and forgotten but for about a hundred bytes. What a feed cannot see is told
+//! It holds no body: an object is read, pruned, hashed, told and forgotten but for about a hundred bytes. What a feed cannot see is reported
 //! as well, and so is every gap. Everything is stated anew in each epoch, and each kind again and again.
 
 mod bodies;
@@ -138,7 +138,7 @@ impl Observer {
         }
     }
 
-    /// It may be after all. Returns once the feeds of single namespaces ended: nothing is told by two.
+    /// It may be after all. Returns once the feeds of single namespaces ended: nothing is reported by two.
     async fn allow(&self, resource: &Arc<Resource>) {
         let mut laid_out = self.laid_out.subscribe();
         let seen = *laid_out.borrow_and_update();

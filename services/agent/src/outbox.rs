@@ -20,7 +20,7 @@ const WAITING: usize = 20_000;
 /// Observations that were sent and are not durable yet; above this, sending waits.
 const UNACKNOWLEDGED: usize = 10_000;
 
-/// What is told in order, and kept until it is durable.
+/// What is reported in order, and kept until it is durable.
 pub trait ObservationQueue: Send + Sync {
     /// Wakes at each change.
     fn subscribe(&self) -> watch::Receiver<()>;
@@ -57,7 +57,7 @@ struct State {
 }
 
 impl Outbox {
-    /// Empty, in epoch 0, in which nothing is told; `dropped` counts what is left out.
+    /// Empty, in epoch 0, in which nothing is reported; `dropped` counts what is left out.
     #[must_use]
     pub fn new(world: World, dropped: Counter) -> Self {
         Self { world, state: Mutex::default(), wake: watch::Sender::new(()), dropped }
@@ -181,7 +181,7 @@ impl State {
     }
 
     /// Over the budget the newest wins: first what only informs goes, then what a statement of the inventory can replace. Either way all is
-    /// stated anew, and what is told of it then takes the place of what went.
+    /// stated anew, and what is reported of it then takes the place of what went.
     fn shed(&mut self) -> u64 {
         if self.waiting.len() <= WAITING {
             return 0;

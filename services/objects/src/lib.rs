@@ -1,7 +1,7 @@
 //! Kubernetes objects as plain values, for every crate that reads them.
 //!
 //! Purpose: one crate for reading manifest files ([`yaml`], [`manifest`]), identities of objects ([`identity`]), equality of
-//! contents ([`digest`]), the order in which kinds are applied and pruned ([`order`]), data that must not leave a cluster ([`redact`]), what is told of a live object ([`observed`]),
+//! contents ([`digest`]), the order in which kinds are applied and pruned ([`order`]), data that must not leave a cluster ([`redact`]), what is reported of a live object ([`observed`]),
 //! differences and the clients that caused them ([`diff`], [`fields`]), owners ([`ownership`]), fields that manifests do not control
 //! ([`controlled`]), health ([`health`]) and expressions that judge it ([`expression`]), patches that people apply by name ([`action`]), the kinds that a configuration permits ([`kinds`]), and sizes ([`size`]).
 //!

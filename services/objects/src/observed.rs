@@ -15,7 +15,7 @@ mod text;
 
 pub use text::observe_text;
 
-/// A live object as it is told.
+/// A live object as it is reported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Observed {
     /// Canonical JSON.

@@ -1,6 +1,6 @@
 //! Where a shard was at a moment.
 //!
-//! The servers stamp messages with the clock of whoever leads the stream, so that their times may run backwards a little where the leader
+//! The servers stamp messages with the clock of the server that leads the stream, so that their times may run backwards a little where the leader
 //! changed. Readers take the running maximum: a shard was at a moment where the first message lies that was stamped later.
 
 use std::sync::Arc;

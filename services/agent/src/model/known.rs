@@ -1,6 +1,6 @@
-//! What was told of the objects of one feed: about a hundred bytes for each, and no body.
+//! What was reported of the objects of one feed: about a hundred bytes for each, and no body.
 //!
-//! A *statement* is a list after which everything is told: what was not stated in it is gone. What a list finds unchanged is told only
+//! A *statement* is a list after which everything is reported: what was not stated in it is gone. What a list finds unchanged is reported only
 //! if it was not stated yet.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,7 +54,7 @@ struct Entry {
     version: u64,
     namespace: Arc<str>,
     name: Box<str>,
-    /// When its body was told last, in minutes of the monotonic clock.
+    /// When its body was reported last, in minutes of the monotonic clock.
     told: u32,
     /// The statement in which it was stated last.
     stated: u16,
@@ -69,7 +69,7 @@ impl Known {
         self.objects.len()
     }
 
-    /// Nothing was told.
+    /// Nothing was reported.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.objects.is_empty()
@@ -97,7 +97,7 @@ impl Known {
         is_current
     }
 
-    /// What is to be told of an object of this digest. A body that was told before `long_ago` (in minutes) is told again where the object
+    /// What is to be told of an object of this digest. A body that was reported before `long_ago` (in minutes) is reported again where the object
     /// is stated anew, so that it is never only in what the server has forgotten.
     #[must_use]
     pub fn news(&self, uid: &str, digest: &Sha256, long_ago: u32) -> News {
@@ -115,13 +115,13 @@ impl Known {
         }
     }
 
-    /// Whether anything was told of an object.
+    /// Whether anything was reported of an object.
     #[must_use]
     pub fn has(&self, uid: &str) -> bool {
         self.objects.contains_key(&key(uid))
     }
 
-    /// This was told, at `now` (in minutes).
+    /// This was reported, at `now` (in minutes).
     pub fn told(&mut self, head: Head, digest: &Sha256, news: News, now: u32) {
         let (key, namespace) = (key(&head.uid), self.intern(&head.namespace));
         let told = match (news, self.objects.get(&key)) {
@@ -143,7 +143,7 @@ impl Known {
         }
     }
 
-    /// It is gone; whether anything was told of it.
+    /// It is gone; whether anything was reported of it.
     pub fn forget(&mut self, uid: &str) -> bool {
         let key = key(uid);
         self.odd.remove(&key);

@@ -14,7 +14,7 @@ use super::known::Head;
 
 /// Bytes that wait, or are sent and not durable, at most. Marks may exceed it.
 pub const MAXIMUM_BYTES: usize = 16 << 20;
-/// Below this there is room again for whoever waits.
+/// Below this there is room again for those who wait.
 pub const ROOM_BYTES: usize = MAXIMUM_BYTES / 2;
 /// While no more wait, the end of an object does not take the place of its last state, without which nobody would know what came and went.
 const STATES_KEPT_BYTES: usize = MAXIMUM_BYTES / 4;
@@ -124,7 +124,7 @@ impl ObjectQueue {
         if self.bytes() - replaced + bytes > MAXIMUM_BYTES {
             return Err(Box::new(observation.what));
         }
-        // The same object may be served as two kinds; each is told.
+        // The same object may be served as two kinds; each is reported.
         let keeps_state = self.bytes() + bytes <= STATES_KEPT_BYTES;
         let is_replaced = |(_, waiting): &(Place, &Waiting)| {
             let is_kept = keeps_state && is_end_of(&waiting.observation.what, &observation.what);
@@ -164,7 +164,7 @@ impl ObjectQueue {
                 self.seen.entry(Arc::clone(of)).or_default().push(place);
             }
             Observed::KindListed { .. } => {
-                // What was told before all kinds were has to stay before it.
+                // What was reported before all kinds were has to stay before it.
                 let since = self.settled;
                 let needless = self.seen.get(of).into_iter().flatten().copied();
                 let needless: Vec<Place> = needless.filter(|place| since < Some(*place)).collect();
@@ -202,7 +202,7 @@ impl ObjectQueue {
         self.settled = Some(self.push(None, None, observation));
     }
 
-    /// Whether that was told, or waits.
+    /// Whether that was reported, or waits.
     #[must_use]
     pub const fn is_settled(&self) -> bool {
         self.settled.is_some()
@@ -233,7 +233,7 @@ impl ObjectQueue {
         self.gaps.insert(Arc::clone(of), place);
     }
 
-    /// A kind is not observed any more: of what waits of it nothing is told, and each object that was told is gone.
+    /// A kind is not observed any more: of what waits of it nothing is reported, and each object that was reported is gone.
     pub fn drop_kind(
         &mut self,
         of: &Arc<ObservedKind>,
@@ -253,7 +253,7 @@ impl ObjectQueue {
         self.mark(of, Observation { at, what });
     }
 
-    /// Of what waits of a kind nothing is told: everything is stated anew.
+    /// Of what waits of a kind nothing is reported: everything is stated anew.
     pub fn forget_kind(&mut self, of: &Arc<ObservedKind>) {
         let is_of_kind = |waiting: &Waiting| waiting.uid.is_some() && waiting.of.as_ref() == Some(of);
         let objects = self.waiting.iter().filter(|(_, waiting)| is_of_kind(waiting));
@@ -321,7 +321,7 @@ impl ObjectQueue {
         }
     }
 
-    /// The object whose body of this digest was too large for a frame, while it is told of.
+    /// The object whose body of this digest was too large for a frame, while it is reported.
     #[must_use]
     pub fn large(&self, digest: &Sha256) -> Option<&ObjectIdentity> {
         let told = self.sent.iter().map(|sent| &sent.observation);
@@ -431,7 +431,7 @@ const fn is_end_of(former: &Observed, next: &Observed) -> bool {
     matches!((former, next), (Observed::ObjectSeen { .. }, Observed::ObjectGone { .. }))
 }
 
-/// The versions of a state that is never told, and of what is told in its place.
+/// The versions of a state that is never told, and of what is reported in its place.
 fn lost_state(former: &Observed, next: &Observed) -> Option<(String, String)> {
     let Observed::ObjectSeen { object: former } = former else { return None };
     match next {

@@ -152,7 +152,7 @@ impl Feed {
             // What happened meanwhile has to be looked for.
             self.state.lock().is_listed = false;
         }
-        // Once is nothing: an API server that restarts ends all watches. That it is not reached at all is told elsewhere.
+        // Once is nothing: an API server that restarts ends all watches. That it is not reached at all is reported elsewhere.
         let is_blind = matches!(code, 403 | 405)
             || (self.failures > 1
                 && !matches!(error, ApiError::Unreachable { .. })
@@ -165,7 +165,7 @@ impl Feed {
             self.observer.kinds_moved.notify_one();
         }
         if code == 403 {
-            // Feeds of single namespaces tell it anew: nothing is told by two.
+            // Feeds of single namespaces tell it anew: nothing is reported by two.
             self.state.lock().forget();
             if self.key.namespace.is_empty() && self.key.resource.namespaced {
                 self.observer.forbid(&self.key.resource);
@@ -176,7 +176,7 @@ impl Feed {
         }
     }
 
-    /// Waits longer with each failure, or as long as was told and up to as long again: many were told at once.
+    /// Waits longer with each failure, or as long as the server asked for and up to as long again: it asks many at once.
     async fn wait(&mut self, told: Option<Duration>) {
         let own = self.backoff.next(self.observer.shared.world.random.as_ref());
         let told = told.map(|told| told.min(RETRY_AFTER_MAXIMUM));

@@ -22,7 +22,7 @@ use crate::model::feeds::{FeedKey, Scope, Sight, wanted};
 /// It is looked at everything at least this often.
 pub(super) const TICK: Duration = Duration::from_secs(5);
 
-/// Over so many silent groups, nothing is told of all kinds.
+/// Over so many silent groups, nothing is reported of all kinds.
 const SILENT_GROUPS: usize = 200;
 
 /// Those that run.
@@ -32,9 +32,9 @@ pub(super) struct Feeds {
     tasks: BTreeMap<FeedKey, Task>,
     rediscovery: Rediscovery,
     looks: Looks,
-    /// Kinds for which there is no feed, as was told.
+    /// Kinds for which there is no feed, as was reported.
     unfed: BTreeSet<FeedKey>,
-    /// Groups that were silent when it was told that all kinds were told of.
+    /// Groups that were silent when it was reported that all kinds were covered.
     silent: BTreeSet<String>,
 }
 
@@ -83,7 +83,7 @@ impl Feeds {
         self.rediscovery.moved(observer.shared.now());
     }
 
-    /// Ends all tasks, and returns once they have ended: nothing is told by two of the same feed.
+    /// Ends all tasks, and returns once they have ended: nothing is reported by two of the same feed.
     pub(super) async fn stop(&mut self) {
         for task in self.tasks.values() {
             task.handle.abort();

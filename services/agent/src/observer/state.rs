@@ -19,11 +19,11 @@ pub(super) struct FeedState {
     pub(super) stating: Option<u64>,
     /// When everything is stated again.
     pub(super) restate_at: Duration,
-    /// Everything up to `followed` is told.
+    /// Everything up to `followed` is reported.
     pub(super) is_listed: bool,
     /// The version up to which objects were followed last.
     pub(super) followed: Option<String>,
-    /// Why nothing is seen, as it was told.
+    /// Why nothing is seen, as it was reported.
     pub(super) blind: Option<String>,
     /// The API server does not know the collection.
     pub(super) is_missing: bool,
@@ -59,13 +59,13 @@ impl FeedState {
         self.since.is_none() || now >= self.restate_at
     }
 
-    /// What was told does not count any more, and nobody tells its end: all is stated anew, if it ever is.
+    /// What was reported does not count any more, and nobody tells its end: all is stated anew, if it ever is.
     pub(super) fn forget(&mut self) {
         self.known = Known::default();
         (self.since, self.stating, self.is_listed) = (None, None, false);
     }
 
-    /// Whether it is told what there is, or that it is not seen.
+    /// Whether it is reported what there is, or that it is not seen.
     pub(super) const fn is_told(&self) -> bool {
         self.since.is_some() || self.blind.is_some()
     }

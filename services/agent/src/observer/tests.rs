@@ -111,7 +111,7 @@ impl Stage {
     }
 }
 
-/// Folds what it is told, as the index does.
+/// Folds what it is reported, as the index does.
 #[derive(Default)]
 struct Receiver {
     seen: Acknowledged,

@@ -199,7 +199,7 @@ async fn kinds_that_the_configuration_forbids_are_refused() {
     let finished = rig.sync(&[&source]).await;
     assert_eq!(finished.outcome, SyncOutcome::Failed);
     assert!(!format!("{:?}", rig.process.observed()).contains("918273"), "{finished:?}");
-    // Allowed, it is applied, and its value is told nowhere.
+    // Allowed, it is applied, and its value is reported nowhere.
     rig.resources.exclude.clear();
     source.with([secret]);
     assert_eq!(rig.sync(&[&source]).await.outcome, SyncOutcome::Succeeded);

@@ -28,7 +28,7 @@ async fn says(cluster: &Cluster, namespace: &str, name: &str, status: &str, gene
     patch_status(cluster, namespace, &format!("docks.yard.{namespace}.example/{name}"), &said).await;
 }
 
-/// The health of each object as it was told last.
+/// The health of each object as it was reported last.
 fn health(rig: &Rig) -> BTreeMap<String, String> {
     let told = |one| match one {
         Observed::HealthChanged { identity, status, .. } => Some((identity.name, status)),

@@ -93,7 +93,7 @@ impl Follower {
         Self { index, service, task }
     }
 
-    /// Waits until what was told of these kinds is what the API server has.
+    /// Waits until what was reported of these kinds is what the API server has.
     async fn equals(&self, cluster: &Cluster, lists: &[(&str, &str, String)]) {
         eventually(DEADLINE, || async {
             let mut is = BTreeMap::new();

@@ -30,7 +30,7 @@ impl Feed {
                 return Ok(());
             }
         }
-        // A known Event that a list has is told, however often it changed: one that is not would count as gone.
+        // A known Event that a list has is reported, however often it changed: one that is not would count as gone.
         let is_limited = !self.state.lock().known.has(&head.uid);
         if let Some(told) = self.examine(head, &object.text, is_limited)? {
             self.tell_patiently(told).await;
@@ -127,7 +127,7 @@ impl Feed {
         }
     }
 
-    /// Some API servers behind others give their objects no UID: by its name it is told from the others.
+    /// Some API servers behind others give their objects no UID: it is distinguished from the others by its name.
     fn head(&self, object: &LiveObject) -> Result<Head, ApiError> {
         let mut head = object.head.clone();
         if head.name.is_empty() {

@@ -30,7 +30,7 @@ async fn a_kind_that_went_while_nobody_observed_is_gone_once_all_kinds_are_told_
     stage.shared.holding.lose();
     stage.shows(Figures { objects: 2, feeds: 3, blind: 0 }).await;
     stage.server.serve("widgets", false);
-    // A kind that cannot be seen is told as blind: what was known of it stays.
+    // A kind that cannot be seen is reported as blind: what was known of it stays.
     stage.server.forbid("secrets", true);
     stage.desire(2, ObserveRules::default());
     stage.shared.holding.hold(stage.shared.now() + YEARS);

@@ -144,7 +144,7 @@ async fn what_the_server_does_not_take_holds_up_nobody_who_reads_along() {
     let (mut stage, mut receiver) = (Stage::start(), Receiver::default());
     stage.desire(1, ObserveRules::default());
     let mut subscription = stage.subscribes("configmaps").await;
-    // Nobody reads what is told of objects. Most of them are as large as objects get.
+    // Nobody reads what is reported of objects. Most of them are as large as objects get.
     let mut heard = 0;
     for number in 0..100 {
         stage.server.write(

@@ -3,7 +3,7 @@
 import type { Change } from "../api/types.ts";
 import { moment } from "./time.ts";
 
-/** A change that is recorded longer after it was seen is told with its own time. */
+/** A change that is recorded longer after it was seen is reported with its own time. */
 const LATE = 60_000;
 
 type Gone = Pick<Change, "what" | "recordedAt" | "seenAt" | "notBefore">;

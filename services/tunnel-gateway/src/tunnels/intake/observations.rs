@@ -114,7 +114,7 @@ impl Naming {
         if !self.pending || lately {
             return;
         }
-        // What applies by now is told by delivery when a tunnel opens, of many agents together: thousands that come back at once need
+        // What applies by now is reported by delivery when a tunnel opens, of many agents together: thousands that come back at once need
         // not be asked about one by one.
         if self.last.is_none() {
             tokio::select! {
