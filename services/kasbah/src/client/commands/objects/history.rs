@@ -190,7 +190,7 @@ mod tests {
             ObjectChange { what: "vanished".into(), not_before: Some(Timestamp(60_000)), ..deleted.clone() };
         let shown = rows(&[deleted, change, vanished], STYLE).render(STYLE, "");
         let lines: Vec<&str> = shown.lines().collect();
-        assert!(lines[1].contains("Deployment shop/web  deleted  -  "), "{shown}");
+        assert!(lines[1].contains("Deployment shop/web  deleted   -  "), "{shown}");
         for part in [
             "1970-01-01T00:09:00.000Z (1m ago)",
             "production",
