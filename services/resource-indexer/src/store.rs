@@ -30,7 +30,7 @@ pub use read::{Loaded, Reader};
 pub use timeline::Entry;
 
 /// Grows when a layout or the fold changes: a database of another one is made anew.
-const FOLD_VERSION: u32 = 8;
+const FOLD_VERSION: u32 = 9;
 /// Memory for pages of the database, in bytes.
 const CACHE: usize = 64 * 1024 * 1024;
 
