@@ -25,6 +25,10 @@ context! {
         SubscriptionSecretRotated(SubscriptionSecretRotated) = "kasbah.subscription.secret-rotated" v 1,
         /// Events are sent again, from a moment or behind an event; a parked subscription goes on.
         SubscriptionReplayed(SubscriptionReplayed) = "kasbah.subscription.replayed" v 1,
+        /// Somebody wants nothing to be sent, or fetched from NATS, for a while.
+        SubscriptionPaused(SubscriptionPaused) = "kasbah.subscription.paused" v 1,
+        /// A paused or parked subscription goes on from where it is.
+        SubscriptionResumed(SubscriptionResumed) = "kasbah.subscription.resumed" v 1,
         /// Events that the receiver had refused are sent to it again.
         DeadLettersResent(DeadLettersResent) = "kasbah.subscription.dead-letters-resent" v 1,
         /// Nothing is sent any more.
@@ -110,6 +114,22 @@ pub struct SubscriptionReplayed {
     /// From where on; `None`: from where it is, so that a parked one goes on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<SendFrom>,
+}
+
+/// See [`SubscriptionEvent::SubscriptionPaused`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SubscriptionPaused {
+    /// Which.
+    pub subscription: SubscriptionId,
+}
+
+/// See [`SubscriptionEvent::SubscriptionResumed`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SubscriptionResumed {
+    /// Which.
+    pub subscription: SubscriptionId,
 }
 
 /// See [`SubscriptionEvent::DeadLettersResent`].

@@ -12,16 +12,23 @@ use events::{ConsumerName, Position, Timestamp};
 /// 1. A consumer gives the exported events of its organization and its types behind its position, each again until it is acknowledged, and of
 ///    no other organization.
 /// 2. Consumers whose names are not of [`ConsumerName`] are neither listed nor touched.
+/// 3. A paused consumer gives nothing, keeps where it is, and takes acknowledgements of what it gave before.
 #[async_trait]
 pub trait ExportConsumers: Send + Sync {
     /// All consumers of exports, by name.
     async fn list(&self) -> Result<BTreeMap<ConsumerName, Consumer>, ConsumerError>;
 
-    /// A consumer, and when the oldest event was exported that was not acknowledged; `None` when there is no such consumer.
-    async fn find(&self, name: ConsumerName) -> Result<Option<(Consumer, Option<Timestamp>)>, ConsumerError>;
+    /// A consumer; `None` when there is no such one.
+    async fn find(&self, name: ConsumerName) -> Result<Option<Consumer>, ConsumerError>;
+
+    /// When the oldest event was exported that a consumer wants and that was not acknowledged; `None` when there is no such event or consumer.
+    async fn oldest(&self, name: ConsumerName) -> Result<Option<Timestamp>, ConsumerError>;
 
     /// Makes a consumer. One of the same name is replaced.
     async fn make(&self, wanted: &NewConsumer) -> Result<(), ConsumerError>;
+
+    /// Pauses a consumer, or lets it go on; nothing happens where there is no such one.
+    async fn pause(&self, name: ConsumerName, pause: bool) -> Result<(), ConsumerError>;
 
     /// Deletes a consumer; one that is not there is deleted already.
     async fn delete(&self, name: ConsumerName) -> Result<(), ConsumerError>;
@@ -38,6 +45,8 @@ pub struct NewConsumer {
     pub behind: Position,
     /// What it was made for; kept with it.
     pub purpose: String,
+    /// It gives nothing before somebody lets it go on.
+    pub paused: bool,
 }
 
 /// A consumer, and how far it is.
@@ -47,6 +56,8 @@ pub struct Consumer {
     pub stream: String,
     /// What it was made for.
     pub purpose: String,
+    /// It gives nothing now.
+    pub paused: bool,
     /// Events that were not given out yet.
     pub pending: u64,
     /// Events that were given out and not acknowledged yet.
@@ -57,6 +68,14 @@ pub struct Consumer {
     pub fetched_at: Option<Timestamp>,
     /// When an event was last acknowledged.
     pub acknowledged_at: Option<Timestamp>,
+}
+
+impl Consumer {
+    /// Events that it wants and that were not acknowledged.
+    #[must_use]
+    pub const fn behind(&self) -> u64 {
+        self.pending.saturating_add(self.unacknowledged)
+    }
 }
 
 /// The servers did not do it.

@@ -1,9 +1,13 @@
 //! What event-relay answers.
 
-use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
-use crate::export::{EventFilter, TypePattern};
-use crate::id::SubscriptionId;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::actor::Actor;
+use crate::export::{EventFilter, ExportPosition, TypePattern};
+use crate::id::{OrganizationId, SubscriptionId};
 use crate::request::request;
 use crate::subscription::WebhookFormat;
 use crate::time::Timestamp;
@@ -61,6 +65,68 @@ request!(ListSubscriptions => SubscriptionList, "event-relay.list-subscriptions"
 pub struct SubscriptionList {
     /// All of them.
     pub items: Vec<SubscriptionView>,
+    /// Who reads `/api/events` now, and how far they are. They have no subscription.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub readers: Vec<EventReaderView>,
+}
+
+/// Somebody who follows exported events over HTTP, and how far they are.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventReaderView {
+    /// Who.
+    pub actor: Actor,
+    /// Since when.
+    pub since: Timestamp,
+    /// Which events.
+    pub filter: EventFilter,
+    /// The position of the last event that was looked at for them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub position: Option<String>,
+    /// How many exported events were not looked at for them yet; absent until one was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub behind: Option<u64>,
+    /// When the log recorded the oldest event that waits for them to read on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oldest: Option<Timestamp>,
+}
+
+/// How far some of the readers are that a replica of the console serves. A notice under `exports.followed`, again and again while
+/// they read: who is not named for a while reads no more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventReaders {
+    /// Some of them.
+    pub readers: Vec<EventReader>,
+}
+
+impl EventReaders {
+    /// How many one notice names at most.
+    pub const AT_ONCE: usize = 100;
+    /// Between two notices about a reader.
+    pub const EVERY: Duration = Duration::from_secs(5);
+}
+
+impl crate::Notice for EventReaders {
+    const NAME: &'static str = "exports.followed";
+}
+
+/// How far a reader is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventReader {
+    /// This reading: whoever reconnects has another.
+    pub id: Uuid,
+    /// Whose events.
+    pub organization: OrganizationId,
+    /// Who reads.
+    pub actor: Actor,
+    /// Since when.
+    pub since: Timestamp,
+    /// Which events.
+    pub filter: EventFilter,
+    /// The last event that was looked at for them.
+    pub position: Option<ExportPosition>,
+    /// When the log recorded the oldest event that waits for them to read on.
+    pub oldest: Option<Timestamp>,
 }
 
 /// Shows a subscription.
@@ -92,6 +158,24 @@ pub struct ReplaySubscription {
     pub from: Option<String>,
 }
 request!(ReplaySubscription => SubscriptionView, "event-relay.replay-subscription");
+
+/// Sends nothing, and gives nothing to programs that fetch from NATS, until somebody says `resume`. The subscription stays where it is.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PauseSubscription {
+    /// Its name or id.
+    pub subscription: String,
+}
+request!(PauseSubscription => SubscriptionView, "event-relay.pause-subscription");
+
+/// Lets a paused or parked subscription go on from where it is.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResumeSubscription {
+    /// Its name or id.
+    pub subscription: String,
+}
+request!(ResumeSubscription => SubscriptionView, "event-relay.resume-subscription");
 
 /// Makes another secret. The former one signs, too, for a day.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -176,7 +260,7 @@ pub struct SubscriptionView {
     pub state: SubscriptionState,
     /// Why, in words; empty if it is active.
     pub reason: String,
-    /// Since when it fails or is parked.
+    /// Since when it fails, is parked or is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
     /// When the next attempt is made.
@@ -189,6 +273,10 @@ pub struct SubscriptionView {
     /// consumer on NATS, how many that it wants were not acknowledged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub behind: Option<u64>,
+    /// When the log recorded the oldest event that it wants and that was not sent; of a consumer on NATS, when the oldest one was exported that
+    /// was not acknowledged. Absent where nothing waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oldest: Option<Timestamp>,
     /// When the last event was delivered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivered_at: Option<Timestamp>,
@@ -210,9 +298,6 @@ pub struct ConsumerView {
     pub unacknowledged: u64,
     /// Of those, how many were given out more than once.
     pub redelivered: u64,
-    /// When the oldest event was exported that is not acknowledged yet.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub oldest: Option<Timestamp>,
     /// When an event was last fetched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fetched_at: Option<Timestamp>,
@@ -230,6 +315,8 @@ pub enum SubscriptionState {
     Active,
     /// The receiver does not take an event, or the consumer cannot be made; it is tried again.
     Retrying,
-    /// The receiver took nothing for days, or said that it is gone: nothing is sent until somebody says `replay`.
+    /// The receiver took nothing for days, or said that it is gone: nothing is sent until somebody says `resume`.
     Parked,
+    /// Somebody wants nothing to be sent, or fetched, until they say `resume`.
+    Paused,
 }

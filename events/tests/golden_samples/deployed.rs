@@ -119,6 +119,8 @@ pub fn subscriptions() -> Vec<(&'static str, Event)> {
             former_until,
         }),
         SubscriptionEvent::SubscriptionReplayed(again),
+        SubscriptionEvent::SubscriptionPaused(SubscriptionPaused { subscription }),
+        SubscriptionEvent::SubscriptionResumed(SubscriptionResumed { subscription }),
         SubscriptionEvent::DeadLettersResent(DeadLettersResent { subscription, sequences: vec![3, 5] }),
         SubscriptionEvent::SubscriptionDeleted(SubscriptionDeleted { subscription }),
     ];

@@ -28,8 +28,9 @@ use events::requests::index::{
 use events::requests::repository::RepositoryPushed;
 use events::requests::status::{ListAgentStatuses, ListObjects};
 use events::requests::subscriptions::{
-    CreateSubscription, DeleteSubscription, ListDeadLetters, ListSubscriptions, ReplaySubscription,
-    ResendDeadLetters, RotateSubscriptionSecret, ShowSubscription,
+    CreateSubscription, DeleteSubscription, EventReaders, ListDeadLetters, ListSubscriptions,
+    PauseSubscription, ReplaySubscription, ResendDeadLetters, ResumeSubscription, RotateSubscriptionSecret,
+    ShowSubscription,
 };
 use events::{Notice as _, Request as _, Stream};
 
@@ -124,11 +125,13 @@ pub const ACCESS: Access = Access {
         ShowSubscription::NAME,
         DeleteSubscription::NAME,
         ReplaySubscription::NAME,
+        PauseSubscription::NAME,
+        ResumeSubscription::NAME,
         RotateSubscriptionSecret::NAME,
         ListDeadLetters::NAME,
         ResendDeadLetters::NAME,
     ],
-    announces: &[RepositoryPushed::NAME],
+    announces: &[RepositoryPushed::NAME, EventReaders::NAME],
     reads: &[
         Stream::Observations,
         Stream::Objects,

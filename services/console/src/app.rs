@@ -28,6 +28,7 @@ use crate::clusters::Clusters;
 use crate::events_docs::EventsDocs;
 use crate::graphql::{self, Graphql};
 use crate::input::Input;
+use crate::log::readers::Readers;
 use crate::metrics::{self, Counts};
 use crate::page::Page;
 use crate::route::{Call, Route};
@@ -68,6 +69,7 @@ pub struct App {
     /// Moves whenever something about users, agents or their tokens changed.
     pub(crate) changes: watch::Sender<()>,
     pub(crate) counts: Counts,
+    pub(crate) readers: Readers,
     pub(crate) graphql: Graphql,
     document: OnceLock<Bytes>,
     pub(crate) events: EventsDocs,
@@ -101,6 +103,7 @@ impl App {
             shutdown,
             changes,
             counts,
+            readers: Readers::default(),
             graphql,
             document,
             events: EventsDocs::default(),

@@ -110,6 +110,8 @@ pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<(
         App::new(deps.world.clone(), deps.log, deps.keys, deps.bus, &deps.metrics, urls, shutdown.clone());
     let supervisor = Supervisor::new(Arc::clone(&deps.world.spawner), shutdown.clone());
     supervisor.spawn("console-revocations", Arc::clone(&app).watch_revocations(shutdown.clone()));
+    let telling = app.readers.clone().tell_for_ever(Arc::clone(&app), shutdown.clone());
+    supervisor.spawn("console-readers", telling);
     let limits = Limits { connections: args.connections as usize, ..Limits::default() };
     let server = Server {
         name: "console-connection",

@@ -3,6 +3,7 @@
 pub mod cursor;
 pub mod exports;
 pub mod once;
+pub(crate) mod readers;
 pub mod recording;
 pub mod routes;
 pub mod tail;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -102,37 +103,47 @@ pub(crate) fn token(headers: &HeaderMap) -> Result<Option<&str>, Refusal> {
     }
 }
 
+/// A request of a browser, as what is kept in the browser depends on it.
+#[derive(Clone, Copy)]
+struct Visit<'a> {
+    app: &'a Arc<App>,
+    headers: &'a HeaderMap,
+    /// It came without TLS, on the loopback.
+    is_plain: bool,
+}
+
+impl<'a> Visit<'a> {
+    fn of(app: &'a Arc<App>, parts: &'a Parts) -> Self {
+        let is_plain = parts.extensions.get::<PlainOnLoopback>().is_some();
+        Self { app, headers: &parts.headers, is_plain }
+    }
+}
+
 /// Issues the token of a session for a caller that shows a token, and puts it into a cookie.
 async fn begin(State(app): State<Arc<App>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
-    let is_plain = parts.extensions.get::<PlainOnLoopback>().is_some();
+    let visit = Visit::of(&app, &parts);
     let begun = match begun(&app, &parts.headers, body).await {
         Ok(begun) => begun,
         Err(response) => return response,
     };
     let (issued, principal) = begun;
-    let cookie = match session_cookie(&app, &parts.headers, is_plain, &issued) {
+    let cookie = match session_cookie(visit, &issued) {
         Ok(cookie) => cookie,
         Err(refusal) => return problem::response(&refusal),
     };
-    let (secret, end) = (&issued.secret, issued.view.expires_at);
-    let view = view(&app, &parts.headers, is_plain, secret, &principal, end).await;
+    let view = view(visit, &issued.secret, &principal, issued.view.expires_at).await;
     answer(StatusCode::CREATED, Json(Shown { session: Some(view), refused: None }).into_response(), cookie)
 }
 
 /// How a browser is to keep the token of a session.
-fn session_cookie(
-    app: &App,
-    headers: &HeaderMap,
-    is_plain: bool,
-    issued: &SecretToken,
-) -> Result<String, Refusal> {
+fn session_cookie(visit: Visit<'_>, issued: &SecretToken) -> Result<String, Refusal> {
     if !fits_cookie(&issued.secret) {
         return Err(Refusal::new(RefusalKind::Internal, "the token fits into no cookie"));
     }
-    let now = app.world.clock.now_millis();
+    let now = visit.app.world.clock.now_millis();
     let seconds = issued.view.expires_at.map(|end| end.0.saturating_sub(now).max(0) / 1000);
-    Ok(Cookie::of(Kept::Session, app, headers, is_plain).with(&issued.secret, seconds))
+    Ok(Cookie::of(Kept::Session, visit).with(&issued.secret, seconds))
 }
 
 async fn begun(
@@ -197,19 +208,19 @@ async fn issue(
 /// Who is signed in, and their word.
 async fn show(State(app): State<Arc<App>>, request: Request) -> Response {
     let (parts, _) = request.into_parts();
-    let is_plain = parts.extensions.get::<PlainOnLoopback>().is_some();
-    let headers = parts.headers;
+    let visit = Visit::of(&app, &parts);
+    let headers = visit.headers;
     if headers.get(SITE).is_some_and(|site| site != "same-origin") {
         let message = "a session is shown to its own page only";
         return problem::response(&Refusal::new(RefusalKind::Denied, message));
     }
-    let mut shown = Shown { session: None, refused: Refused::of(&headers) };
-    for name in Kept::Session.names(&headers) {
-        for token in cookies(&headers, &name) {
+    let mut shown = Shown { session: None, refused: Refused::of(headers) };
+    for name in Kept::Session.names(headers) {
+        for token in cookies(headers, &name) {
             match app.callers.holder(&app.world, &*app.bus, Sha256::of(token.as_bytes())).await {
                 Ok(principal) => {
                     let end = principal.expires_at;
-                    shown.session = Some(view(&app, &headers, is_plain, token, &principal, end).await);
+                    shown.session = Some(view(visit, token, &principal, end).await);
                 }
                 Err(refusal) if refusal.kind == RefusalKind::Unavailable => {
                     return problem::response(&refusal);
@@ -221,7 +232,7 @@ async fn show(State(app): State<Arc<App>>, request: Request) -> Response {
     let was_refused = shown.refused.is_some();
     let mut response = Json(shown).into_response();
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    if was_refused && let Ok(over) = Cookie::of(Kept::Refused, &app, &headers, is_plain).ended().parse() {
+    if was_refused && let Ok(over) = Cookie::of(Kept::Refused, visit).ended().parse() {
         response.headers_mut().append(header::SET_COOKIE, over);
     }
     response
@@ -230,8 +241,8 @@ async fn show(State(app): State<Arc<App>>, request: Request) -> Response {
 /// Revokes the token of a session, and has the browser forget it. A session that is over is only forgotten.
 async fn end(State(app): State<Arc<App>>, request: Request) -> Response {
     let (parts, _) = request.into_parts();
-    let is_plain = parts.extensions.get::<PlainOnLoopback>().is_some();
-    let headers = &parts.headers;
+    let visit = Visit::of(&app, &parts);
+    let headers = visit.headers;
     match token(headers) {
         Ok(Some(_)) => {}
         Ok(None) => return StatusCode::NO_CONTENT.into_response(),
@@ -249,18 +260,17 @@ async fn end(State(app): State<Arc<App>>, request: Request) -> Response {
         Err(refusal) if refusal.kind == RefusalKind::Unauthenticated => {}
         Err(refusal) => return problem::response(&refusal),
     }
-    let cookie = Cookie::of(Kept::Session, &app, headers, is_plain).ended();
+    let cookie = Cookie::of(Kept::Session, visit).ended();
     answer(StatusCode::NO_CONTENT, StatusCode::NO_CONTENT.into_response(), cookie)
 }
 
 async fn view(
-    app: &App,
-    headers: &HeaderMap,
-    is_plain: bool,
+    visit: Visit<'_>,
     token: &str,
     principal: &Principal,
     expires_at: Option<Timestamp>,
 ) -> SessionView {
+    let Visit { app, headers, is_plain } = visit;
     let context = context(&app.world, headers, principal);
     let user = match principal.actor {
         Actor::User(user) => {

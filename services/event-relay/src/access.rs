@@ -3,7 +3,8 @@
 use events::access::{Access, Keys};
 use events::requests::authz::{Decide, FindProject};
 use events::requests::index::{ExplainHealth, ListEnvironmentHealth};
-use events::{AggregateKind, Request as _, Stream};
+use events::requests::subscriptions::EventReaders;
+use events::{AggregateKind, Notice as _, Request as _, Stream};
 use store::Projection as _;
 
 use crate::cursors::NAMES;
@@ -31,6 +32,7 @@ const SAVED: [&str; NAMES.len() + 2] = {
 /// What it says and hears: its permissions on NATS are made of this.
 pub const ACCESS: Access = Access {
     asks: &[Decide::NAME, FindProject::NAME, ListEnvironmentHealth::NAME, ExplainHealth::NAME],
+    hears: &[EventReaders::NAME],
     shares_work: true,
     decides: &[AggregateKind::Subscription],
     appends: &[Stream::Exports],

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use events::export::{ExportLane, ExportPosition};
 use events::requests::subscriptions::DeadLetter;
 use events::subject::partition_of_organization;
-use events::{OrganizationId, Position, SubscriptionId, Timestamp};
+use events::{CloudEvent, OrganizationId, Position, SubscriptionId, Timestamp};
 use serde::{Deserialize, Serialize};
 use store::{Snapshot, SnapshotError, Snapshots};
 
@@ -59,6 +59,9 @@ pub(crate) struct Progress {
     pub(crate) lane: ExportLane,
     /// The sequence of its record in its partition, in this log.
     pub(crate) record: u64,
+    /// When the log recorded the event that is to be sent next; none while nothing waits.
+    #[serde(default)]
+    pub(crate) oldest: Option<Timestamp>,
     /// When the last event was delivered.
     pub(crate) delivered_at: Option<Timestamp>,
     /// The receiver does not take the next event.
@@ -90,6 +93,22 @@ pub(crate) struct Failing {
 }
 
 impl Progress {
+    /// Meets an event that is wanted and waits now. `lane` counts it, unless events in front of it are missing.
+    pub(crate) fn meet(&mut self, event: &CloudEvent, lane: Option<ExportLane>) {
+        self.oldest = Some(event.recordedat);
+        // Once an event waits it is known where the subscription is: should the event leave the log before it is sent, a gap says so.
+        if let (None, Some(lane)) = (self.position, lane) {
+            let sequence = lane.sequence.saturating_sub(1);
+            self.position = ExportPosition::of(event).map(|position| ExportPosition { sequence, ..position });
+            self.lane = ExportLane { sequence, ..lane };
+        }
+    }
+
+    /// How many exported events it has not dealt with, given the number of the last one; `None` until it has met one.
+    pub(crate) fn behind(&self, end: Option<u64>) -> Option<u64> {
+        end.filter(|_| self.position.is_some()).map(|end| end.saturating_sub(self.lane.sequence))
+    }
+
     /// Keeps an event that the receiver refused.
     pub(crate) fn bury(&mut self, letter: DeadLetter) {
         self.letters.push_back(letter);
@@ -122,4 +141,44 @@ pub(crate) async fn save(
     let name = (*name).to_owned();
     let position = Position::start();
     snapshots.save(Snapshot { name, fold_version: 1, position, heads: None, reading: None, state }).await
+}
+
+#[cfg(test)]
+mod tests {
+    use events::export::{Resume, Resumed};
+    use serde_json::json;
+    use uuid::Uuid;
+
+    use super::*;
+
+    const LOG: Uuid = Uuid::from_u128(1);
+
+    fn event(sequence: u64) -> CloudEvent {
+        let event = json!({
+            "specversion": "1.0", "id": format!("e{sequence}"), "source": "/organizations/1",
+            "type": "kasbah.sync.finished", "subject": "source/1", "time": "2026-01-01T00:00:00Z",
+            "datacontenttype": "application/json", "recordedat": Timestamp(1_000),
+            "exportlog": LOG, "exportsequence": sequence, "exportrun": Uuid::from_u128(2), "data": {},
+        });
+        CloudEvent::from_json(event.to_string().as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn an_event_that_waits_says_where_the_subscription_is_though_it_dealt_with_none() {
+        let (mut progress, mut lane) = (Progress::default(), ExportLane::default());
+        assert_eq!(progress.behind(Some(9)), None);
+        lane.take(&event(7));
+        progress.meet(&event(7), Some(lane));
+        assert_eq!((progress.oldest, progress.behind(Some(9))), (Some(Timestamp(1_000)), Some(3)));
+        // It left before it was sent.
+        let mut resume = Resume::new(progress.position, LOG).behind(progress.lane);
+        assert_eq!(resume.take(&event(9)), Resumed::GiveBehindGap(Some((7, 8))));
+        // It is still there.
+        let mut resume = Resume::new(progress.position, LOG).behind(progress.lane);
+        assert_eq!(resume.take(&event(7)), Resumed::Give);
+        // Behind a gap that was not told yet, nothing is noted.
+        let mut progress = Progress::default();
+        progress.meet(&event(7), None);
+        assert_eq!((progress.oldest, progress.position), (Some(Timestamp(1_000)), None));
+    }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use bus::Live;
-use events::{SubscriptionId, Timestamp};
+use events::{OrganizationId, SubscriptionId, Timestamp};
 use parking_lot::Mutex;
 use store::{Following, SnapshotError};
 use tokio::sync::watch;
@@ -18,8 +18,10 @@ use world::spawn::TaskHandle;
 use crate::consumers::Consumers;
 use crate::cursors::{self, Group, GroupProgress, NAMES, Progress, group_of};
 use crate::driver::Deps;
+use crate::ends::Ends;
 use crate::metrics::Counts;
 use crate::model::State;
+use crate::readers::Readers;
 use crate::sender::Sender;
 
 /// Between two saves of cursors that moved.
@@ -32,6 +34,8 @@ pub(crate) struct Deliverer {
     pub(crate) counts: Counts,
     pub(crate) sender: Sender,
     pub(crate) consumers: Consumers,
+    pub(crate) ends: Ends,
+    pub(crate) readers: Readers,
     /// Where the web page is, for links in messages.
     pub(crate) page_url: Option<String>,
     /// For how many milliseconds an environment must stay degraded, or well again, before an alert is sent.
@@ -75,8 +79,9 @@ impl Deliverer {
     ) -> Self {
         let (held, unsaved) = (Mutex::default(), Mutex::default());
         let alerts_after = i64::try_from(alerts_after.as_millis()).unwrap_or(i64::MAX);
-        let consumers = Consumers { deps: deps.clone(), fold: fold.clone() };
-        Self { deps, fold, counts, sender, consumers, page_url, alerts_after, held, unsaved }
+        let consumers = Consumers::new(deps.clone(), fold.clone());
+        let (ends, readers) = (Ends::default(), Readers::default());
+        Self { deps, fold, counts, sender, consumers, ends, readers, page_url, alerts_after, held, unsaved }
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -163,6 +168,16 @@ impl Deliverer {
         self.held.lock().get(&group).and_then(|progress| progress.get(&id)).map(look)
     }
 
+    /// Whether the subscriptions of an organization are this replica's.
+    pub(crate) fn holds(&self, organization: OrganizationId) -> bool {
+        self.held.lock().contains_key(&group_of(organization))
+    }
+
+    /// Looks at how far each subscription is whose group is this replica's.
+    pub(crate) fn look_at_all(&self, mut look: impl FnMut(SubscriptionId, &Progress)) {
+        self.held.lock().values().flatten().for_each(|(id, progress)| look(*id, progress));
+    }
+
     /// How far a subscription is.
     fn progress(&self, group: Group, id: SubscriptionId) -> Progress {
         let held = self.held.lock();
@@ -203,38 +218,5 @@ impl Deliverer {
             Some(progress) => Ok(progress),
             None => cursors::load(&*self.deps.snapshots, group).await.map(|progress| wanted(&progress)),
         }
-    }
-
-    fn measure(&self) {
-        let now = self.now();
-        let (mut active, mut retrying, mut parked) = (0, 0, 0);
-        let mut lagging = Vec::new();
-        {
-            let held = self.held.lock();
-            for (id, progress) in held.values().flatten() {
-                let (count, state, since) = match (&progress.parked, &progress.failing) {
-                    (Some((since, _)), _) => (&mut parked, "parked", *since),
-                    (None, Some(failing)) => (&mut retrying, "retrying", failing.since),
-                    (None, None) => {
-                        active += 1;
-                        continue;
-                    }
-                };
-                *count += 1;
-                lagging.push((*id, state, now.millis_since(since) / 1000));
-            }
-        }
-        self.counts.subscriptions.with(["active"]).set(active);
-        self.counts.subscriptions.with(["retrying"]).set(retrying);
-        self.counts.subscriptions.with(["parked"]).set(parked);
-        lagging.sort_by_key(|(_, _, seconds)| std::cmp::Reverse(*seconds));
-        let named: Vec<_> = self.fold.read(|state| {
-            let name = |(id, how, seconds): (SubscriptionId, &'static str, i64)| {
-                let known = state.subscription(id)?;
-                Some(([known.organization.to_string(), known.name.clone(), how.to_owned()], seconds))
-            };
-            lagging.into_iter().filter_map(name).collect()
-        });
-        self.counts.subscription_lag_seconds.replace(named);
     }
 }

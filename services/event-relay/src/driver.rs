@@ -70,6 +70,8 @@ pub async fn run(args: Args, deps: Deps, shutdown: chassis::Shutdown) -> anyhow:
             () = shutdown.requested() => Ok(()),
             result = exporter.export_for_ever(presence.live()) => result,
             result = deliverer.deliver_for_ever(presence.live()) => result,
+            result = deliverer.ends.follow_for_ever(&deps) => result,
+            result = deliverer.readers.hear_for_ever(&deps) => result,
             result = deliverer.consumers.keep_for_ever(presence.live()) => result,
         };
         deliverer.save().await;

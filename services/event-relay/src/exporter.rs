@@ -135,14 +135,12 @@ async fn checkpoint(snapshots: &dyn Snapshots) -> Result<Option<Checkpoint>, Sna
     Ok(loaded.and_then(|snapshot| events::decode(&snapshot.state).ok()))
 }
 
-/// The number of an organization's last exported event at the last checkpoint; 0 before the first.
-pub(crate) async fn last_exported(
+/// The exports that were read back by the last checkpoint, and the organizations' lanes there.
+pub(crate) async fn read_by_now(
     snapshots: &dyn Snapshots,
-    organization: OrganizationId,
-) -> Result<u64, SnapshotError> {
-    let lane =
-        checkpoint(snapshots).await?.and_then(|checkpoint| checkpoint.lanes.get(&organization).copied());
-    Ok(lane.unwrap_or_default().sequence)
+) -> Result<(Position, BTreeMap<OrganizationId, ExportLane>), SnapshotError> {
+    let Checkpoint { exports, lanes, .. } = checkpoint(snapshots).await?.unwrap_or_default();
+    Ok((exports, lanes))
 }
 
 impl<'a> Turn<'a> {

@@ -9,20 +9,19 @@ use events::request::RequestContext;
 use events::requests::authz::{Action, Decide, FindProject};
 use events::requests::subscriptions::{
     ConsumerView, CreateSubscription, DeadLetterList, DeleteSubscription, ListDeadLetters, ListSubscriptions,
-    NewSubscription, ReplaySubscription, ResendDeadLetters, RotateSubscriptionSecret, ShowSubscription,
-    SubscriptionList, SubscriptionState, SubscriptionView,
+    NewSubscription, PauseSubscription, ReplaySubscription, ResendDeadLetters, ResumeSubscription,
+    RotateSubscriptionSecret, ShowSubscription, SubscriptionList, SubscriptionState, SubscriptionView,
 };
 use events::subscription::{LONGEST_URL, SendFrom, Webhook, WebhookFormat};
 use events::{
-    Actor, AggregateKind, AggregateRef, CommandRecord, OrganizationId, Refusal, RefusalKind, Request,
-    SubscriptionId, Timestamp,
+    Actor, AggregateKind, AggregateRef, CommandRecord, Refusal, RefusalKind, Request, SubscriptionId,
+    Timestamp,
 };
 use store::{Basis, Origin, Policy};
 
 use crate::cursors::{Progress, group_of};
 use crate::deliverer::Deliverer;
 use crate::driver::SERVICE;
-use crate::exporter::last_exported;
 use crate::model::{Given, Subscription, WantedWay};
 use crate::signature::{Secret, WebhookUrl};
 
@@ -34,6 +33,8 @@ pub(crate) async fn serve(relay: &Arc<Deliverer>) -> anyhow::Result<Vec<Serving>
     requests.answer(Deliverer::show).await?;
     requests.answer(Deliverer::delete).await?;
     requests.answer(Deliverer::replay).await?;
+    requests.answer(Deliverer::pause).await?;
+    requests.answer(Deliverer::resume).await?;
     requests.answer(Deliverer::rotate).await?;
     requests.answer(Deliverer::letters).await?;
     requests.answer(Deliverer::resend).await?;
@@ -120,13 +121,15 @@ impl Deliverer {
         let ids: Vec<SubscriptionId> = own.iter().map(|(id, _)| *id).collect();
         let progress = self.look_up(group_of(context.organization), &ids).await;
         let mut progress = progress.map_err(|error| away(&error))?;
-        let exported = self.exported(context.organization).await?;
+        let end = self.ends.of(context.organization);
         let mut items = Vec::new();
         for (id, known) in own {
             let consumer = self.consumers.view(id, &known).await?;
-            items.push(view((id, known), progress.remove(&id).unwrap_or_default(), consumer, exported));
+            items.push(view((id, known), progress.remove(&id).unwrap_or_default(), consumer, end));
         }
-        Ok(SubscriptionList { items })
+        let now = self.deps.world.clock.monotonic();
+        let readers = self.readers.of(context.organization, &self.ends, now);
+        Ok(SubscriptionList { items, readers })
     }
 
     async fn show(
@@ -160,8 +163,37 @@ impl Deliverer {
         let (id, _) = self.named(&context, &request.subscription)?;
         let from = request.from.as_deref().map(parse_from).transpose()?;
         self.decide(&context, id, &request, &Given::Replay { subscription: id, from }).await?;
+        self.as_it_is_now(&context, id).await
+    }
+
+    async fn pause(
+        self: Arc<Self>,
+        context: RequestContext,
+        request: PauseSubscription,
+    ) -> Result<SubscriptionView, Refusal> {
+        let (id, _) = self.named(&context, &request.subscription)?;
+        self.decide(&context, id, &request, &Given::Pause { subscription: id }).await?;
+        self.as_it_is_now(&context, id).await
+    }
+
+    async fn resume(
+        self: Arc<Self>,
+        context: RequestContext,
+        request: ResumeSubscription,
+    ) -> Result<SubscriptionView, Refusal> {
+        let (id, _) = self.named(&context, &request.subscription)?;
+        self.decide(&context, id, &request, &Given::Resume { subscription: id }).await?;
+        self.as_it_is_now(&context, id).await
+    }
+
+    /// A subscription that was changed, once its consumer is as it is wanted.
+    async fn as_it_is_now(
+        &self,
+        context: &RequestContext,
+        id: SubscriptionId,
+    ) -> Result<SubscriptionView, Refusal> {
         self.wait_for_consumer(id).await;
-        let (id, known) = self.named(&context, &request.subscription)?;
+        let (id, known) = self.named(context, &id.to_string())?;
         self.view(id, known).await
     }
 
@@ -292,14 +324,9 @@ impl Deliverer {
 
     async fn view(&self, id: SubscriptionId, known: Subscription) -> Result<SubscriptionView, Refusal> {
         let progress = self.progress_of(id, &known).await?;
-        let exported = self.exported(known.organization).await?;
         let consumer = self.consumers.view(id, &known).await?;
-        Ok(view((id, known), progress, consumer, exported))
-    }
-
-    /// The number of the organization's last exported event, as was saved last.
-    async fn exported(&self, organization: OrganizationId) -> Result<u64, Refusal> {
-        last_exported(&*self.deps.snapshots, organization).await.map_err(|error| away(&error))
+        let end = self.ends.of(known.organization);
+        Ok(view((id, known), progress, consumer, end))
     }
 
     async fn progress_of(&self, id: SubscriptionId, known: &Subscription) -> Result<Progress, Refusal> {
@@ -308,27 +335,34 @@ impl Deliverer {
     }
 }
 
-/// `exported` is the number of the organization's last exported event.
+/// `consumer` is with when its oldest event was exported, `end` the number of the organization's last exported event.
 fn view(
     (id, known): (SubscriptionId, Subscription),
     progress: Progress,
-    consumer: Option<ConsumerView>,
-    exported: u64,
+    consumer: Option<(ConsumerView, Option<Timestamp>)>,
+    end: Option<u64>,
 ) -> SubscriptionView {
-    let seen = progress.lane.sequence;
-    let behind = match &consumer {
-        Some(consumer) => Some(consumer.pending + consumer.unacknowledged),
-        None => (seen > 0).then(|| exported.saturating_sub(seen)),
+    let (consumer, oldest) = match consumer {
+        Some((consumer, oldest)) => (Some(consumer), oldest),
+        None => (None, progress.oldest),
     };
-    let (state, reason, since, retry_at) = match (progress.parked, progress.failing) {
+    let behind = match &consumer {
+        Some(consumer) => Some(consumer.pending.saturating_add(consumer.unacknowledged)),
+        None => progress.behind(end),
+    };
+    let (state, reason, since, retry_at) = match (&known.paused, progress.parked, progress.failing) {
         _ if known.consumer().is_some() && consumer.is_none() => {
-            (SubscriptionState::Retrying, "the consumer on NATS is not made yet".to_owned(), None, None)
+            let reason = "the consumer on NATS is not as it should be yet";
+            (SubscriptionState::Retrying, reason.to_owned(), None, None)
         }
-        (Some((since, reason)), _) => (SubscriptionState::Parked, reason, Some(since), None),
-        (None, Some(failing)) => {
+        (Some((since, actor)), ..) => {
+            (SubscriptionState::Paused, format!("paused by {actor}"), Some(*since), None)
+        }
+        (None, Some((since, reason)), _) => (SubscriptionState::Parked, reason, Some(since), None),
+        (None, None, Some(failing)) => {
             (SubscriptionState::Retrying, failing.reason, Some(failing.since), Some(failing.next))
         }
-        (None, None) => (SubscriptionState::Active, String::new(), None, None),
+        (None, None, None) => (SubscriptionState::Active, String::new(), None, None),
     };
     SubscriptionView {
         id,
@@ -344,6 +378,7 @@ fn view(
         retry_at,
         position: progress.position.map(|position| position.to_string()),
         behind,
+        oldest,
         delivered_at: progress.delivered_at,
         dead_letters: u32::try_from(progress.letters.len()).unwrap_or(u32::MAX),
     }

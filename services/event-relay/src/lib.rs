@@ -23,11 +23,14 @@ mod consumers;
 mod cursors;
 mod deliverer;
 mod driver;
+mod ends;
 mod exporter;
 mod handlers;
+mod measure;
 mod message;
 pub mod metrics;
 pub mod model;
+mod readers;
 mod sender;
 mod signature;
 

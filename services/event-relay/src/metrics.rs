@@ -15,13 +15,24 @@ chassis::metrics! {
         },
         /// Time that receivers took
         pub(crate) attempt_seconds: Seconds,
-        /// Subscriptions that are this process's own
-        pub(crate) subscriptions: Gauge { state: "`active`, `retrying`, `parked`" },
-        /// Seconds by which a subscription that retries or is parked lags behind: of the 20 that lag most
+        /// Subscribers that are this process's own
+        pub(crate) subscriptions: Gauge {
+            way: "how events get out: `webhook`, `nats`, `sse` (readers of `/api/events`)",
+            state: "`active`, `retrying`, `parked`, `paused`",
+        },
+        /// Age of the oldest event that a subscriber wants and that was not sent, or not acknowledged on NATS, in seconds: of the 20 that lag most
         pub(crate) subscription_lag_seconds: Top {
             organization: "the id of its organization",
-            subscription: "its name",
-            state: "`retrying`, `parked`",
+            subscription: "its name; of a reader who it is, such as `user:<id>`",
+            way: "`webhook`, `nats`, `sse`",
+            state: "`active`, `retrying`, `parked`, `paused`",
+        },
+        /// Events that a subscriber is behind: of the 20 that are most behind
+        pub(crate) subscription_lag_events: Top {
+            organization: "the id of its organization",
+            subscription: "its name; of a reader who it is, such as `user:<id>`",
+            way: "`webhook`, `nats`, `sse`",
+            state: "`active`, `retrying`, `parked`, `paused`",
         },
     }
 }

@@ -114,7 +114,7 @@ fn parsed<T: std::str::FromStr>(is: bool, text: &str) -> Option<T> {
 
 impl Projection for State {
     const NAME: &'static str = "event-relay";
-    const FOLD_VERSION: u32 = 2;
+    const FOLD_VERSION: u32 = 3;
     const SNAPSHOT_EVERY: u64 = 2000;
 
     type Event = Event;

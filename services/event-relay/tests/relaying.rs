@@ -7,25 +7,29 @@
     reason = "a test from end to end"
 )]
 
+#[path = "relaying/an_hour.rs"]
+mod an_hour;
 #[path = "relaying/consumers.rs"]
 mod consumers;
 #[path = "relaying/harness.rs"]
 mod harness;
 #[path = "relaying/indexed.rs"]
 mod indexed;
+#[path = "relaying/paused.rs"]
+mod paused;
 #[path = "relaying/receivers.rs"]
 mod receivers;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use events::export::BEGAN;
+use events::export::{BEGAN, EventFilter, ExportPosition};
 use events::requests::subscriptions::{
-    CreateSubscription, DeleteSubscription, ListDeadLetters, ReplaySubscription, ResendDeadLetters,
-    RotateSubscriptionSecret, SubscriptionState,
+    CreateSubscription, DeleteSubscription, EventReader, EventReaders, ListDeadLetters, ListSubscriptions,
+    ReplaySubscription, ResendDeadLetters, ResumeSubscription, RotateSubscriptionSecret, SubscriptionState,
 };
 use events::subscription::WebhookFormat;
-use events::{CloudEvent, RefusalKind};
+use events::{Actor, CloudEvent, OrganizationId, RefusalKind, Timestamp, UserId};
 use harness::{Harness, webhook};
 use receivers::{Answer, Receiver, verify};
 use testkit::eventually;
@@ -265,7 +269,7 @@ async fn people_are_told_of_an_environment_that_stays_degraded_and_that_it_recov
 }
 
 #[tokio::test]
-async fn a_receiver_that_is_gone_parks_its_subscription_until_somebody_says_replay() {
+async fn a_receiver_that_is_gone_parks_its_subscription_until_somebody_resumes_it() {
     let harness = Harness::start().await;
     let receiver = Receiver::start(Answer::Status(410));
     harness.ask(&webhook("ours", &receiver.url(), &[])).await.unwrap();
@@ -276,28 +280,88 @@ async fn a_receiver_that_is_gone_parks_its_subscription_until_somebody_says_repl
     })
     .await;
     receiver.answer(Answer::Status(200));
-    harness.ask(&ReplaySubscription { subscription: "ours".into(), from: None }).await.unwrap();
+    let parked = harness.show("ours").await.unwrap();
+    assert!(parked.oldest.is_some(), "the event that the receiver did not take waits: {parked:?}");
+    let resumed = harness.ask(&ResumeSubscription { subscription: "ours".into() }).await.unwrap();
+    assert_eq!(resumed.position, parked.position);
     receiver.wait_until(|message| message.status == 200, 1).await;
 }
 
 #[tokio::test]
-async fn a_subscription_says_how_far_behind_it_is() {
+async fn a_subscription_says_how_far_behind_it_is_and_so_do_metrics() {
     let harness = Harness::start().await;
     let receiver = Receiver::start(Answer::Status(204));
     let new = harness.ask(&webhook("ours", &receiver.url(), &["kasbah.observed.*"])).await.unwrap();
-    assert_eq!(new.subscription.behind, None, "it has met no event");
+    assert_eq!((new.subscription.behind, new.subscription.oldest), (None, None), "it has met no event");
     let (agent, _) = harness.register("staging").await;
     harness.observe(agent, 1, 2).await;
     receiver.wait_for(2).await;
     let behind_by = async |expected: u64| {
         eventually(DEADLINE, || async {
-            let behind = harness.show("ours").await.unwrap().behind;
-            if behind == Some(expected) { Ok(()) } else { Err(format!("{behind:?}")) }
+            let view = harness.show("ours").await.unwrap();
+            let is_so = view.behind == Some(expected) && view.oldest.is_some() == (expected > 0);
+            if is_so { Ok(view) } else { Err(format!("{view:?}")) }
         })
-        .await;
+        .await
     };
     behind_by(0).await;
     receiver.answer(Answer::Status(500));
     harness.observe(agent, 3, 5).await;
-    behind_by(5).await;
+    let behind = behind_by(5).await;
+    let events = harness.exported(9).await;
+    let waits = events.iter().find(|event| event.id == format!("agent-{agent}/1/3")).unwrap();
+    assert_eq!(behind.oldest, Some(waits.recordedat), "of the first one that waits");
+    let organization = harness.organization;
+    let labels =
+        format!("organization=\"{organization}\",subscription=\"ours\",way=\"webhook\",state=\"retrying\"");
+    for line in [
+        "kasbah_event_relay_subscriptions{way=\"webhook\",state=\"retrying\"} 1".to_owned(),
+        "kasbah_event_relay_subscriptions{way=\"nats\",state=\"active\"} 0".to_owned(),
+        format!("kasbah_event_relay_subscription_lag_events{{{labels}}} 5"),
+        format!("kasbah_event_relay_subscription_lag_seconds{{{labels}}} "),
+    ] {
+        metric(&harness, &line).await;
+    }
+}
+
+/// Waits until the relay shows a metric.
+async fn metric(harness: &Harness, line: &str) {
+    eventually(DEADLINE, || async {
+        let all = harness.metrics.encode();
+        if all.contains(line) { Ok(()) } else { Err(format!("{line}: {all}")) }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn who_reads_over_http_is_listed_with_how_far_they_are() {
+    let harness = Harness::start().await;
+    let (agent, _) = harness.register("staging").await;
+    harness.observe(agent, 1, 9).await;
+    let events = harness.exported(10).await;
+    let reader = |organization: OrganizationId, last: &CloudEvent, oldest: Option<Timestamp>| EventReader {
+        id: harness.world.new_uuid(),
+        organization,
+        actor: Actor::User(UserId(organization.0)),
+        since: Timestamp(1),
+        filter: EventFilter::default(),
+        position: ExportPosition::of(last),
+        oldest,
+    };
+    let waits = Timestamp(events[4].recordedat.0 - 60_000);
+    let other = OrganizationId(harness.world.new_uuid());
+    let readers =
+        vec![reader(harness.organization, &events[3], Some(waits)), reader(other, &events[0], None)];
+    let notice = EventReaders { readers };
+    let list = eventually(DEADLINE, || async {
+        bus::announce(&*harness.bus, &notice).await.unwrap();
+        let list = harness.ask(&ListSubscriptions {}).await.unwrap();
+        if list.readers.is_empty() { Err("nobody reads".to_owned()) } else { Ok(list) }
+    })
+    .await;
+    assert_eq!(list.readers.len(), 1, "others see nothing of them: {list:?}");
+    let found = &list.readers[0];
+    assert_eq!((found.behind, found.oldest), (Some(6), Some(waits)));
+    assert_eq!(found.position, ExportPosition::of(&events[3]).map(|position| position.to_string()));
+    metric(&harness, "kasbah_event_relay_subscriptions{way=\"sse\",state=\"active\"} 2").await;
 }

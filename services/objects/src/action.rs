@@ -104,9 +104,16 @@ pub fn check_kind(group: &str, kind: &str) -> Result<(), ActionError> {
 /// # Errors
 /// What is wrong with it.
 pub fn check_patch(patch: &ObjectPatch) -> Result<(), ActionError> {
+    check_with(patch, &|text| compile(text).map(|_| ()))
+}
+
+/// What checks the text of an expression.
+type CheckExpression<'a> = &'a dyn Fn(&str) -> Result<(), ActionError>;
+
+fn check_with(patch: &ObjectPatch, expression: CheckExpression<'_>) -> Result<(), ActionError> {
     check_size(patch)?;
     match patch {
-        ObjectPatch::Merge(patch) => check_merge(patch),
+        ObjectPatch::Merge(patch) => check_merge(patch, expression),
         ObjectPatch::Json(operations) => {
             if operations.is_empty() {
                 return Err(ActionError::Empty);
@@ -114,7 +121,7 @@ pub fn check_patch(patch: &ObjectPatch) -> Result<(), ActionError> {
             if operations.len() > MAXIMUM_OPERATIONS {
                 return Err(ActionError::Operations(operations.len()));
             }
-            operations.iter().try_for_each(check_operation)
+            operations.iter().try_for_each(|operation| check_operation(operation, expression))
         }
     }
 }
@@ -124,7 +131,7 @@ fn check_size(patch: &ObjectPatch) -> Result<(), ActionError> {
     if length > MAXIMUM_PATCH { Err(ActionError::Large(length)) } else { Ok(()) }
 }
 
-fn check_merge(patch: &Value) -> Result<(), ActionError> {
+fn check_merge(patch: &Value, expression: CheckExpression<'_>) -> Result<(), ActionError> {
     let fields = patch.as_object().ok_or(ActionError::Shape("a merge patch is a mapping"))?;
     if fields.is_empty() {
         return Err(ActionError::Empty);
@@ -132,7 +139,7 @@ fn check_merge(patch: &Value) -> Result<(), ActionError> {
     for (field, value) in fields {
         check_field(&[field.as_str()])?;
         if field != "metadata" {
-            check_values(value)?;
+            check_values(value, expression)?;
             continue;
         }
         let parts = value.as_object().ok_or_else(|| ActionError::Field("metadata".to_owned()))?;
@@ -140,14 +147,14 @@ fn check_merge(patch: &Value) -> Result<(), ActionError> {
             let entries = value.as_object().ok_or_else(|| ActionError::Field(format!("metadata.{part}")))?;
             for (key, value) in entries {
                 check_field(&["metadata", part.as_str(), key.as_str()])?;
-                check_values(value)?;
+                check_values(value, expression)?;
             }
         }
     }
     Ok(())
 }
 
-fn check_operation(operation: &Value) -> Result<(), ActionError> {
+fn check_operation(operation: &Value, expression: CheckExpression<'_>) -> Result<(), ActionError> {
     let shape = ActionError::Shape(
         "an operation is {op: add, remove, replace or test, path: /a/b, value: …}, without value where it removes",
     );
@@ -170,7 +177,7 @@ fn check_operation(operation: &Value) -> Result<(), ActionError> {
             return Err(ActionError::Field(fields.join(".")));
         }
     }
-    parts.get("value").map_or(Ok(()), check_values)
+    parts.get("value").map_or(Ok(()), |value| check_values(value, expression))
 }
 
 /// Whether an action may change a field, by its path.
@@ -198,13 +205,13 @@ fn expression_in(value: &Value) -> Result<Option<&str>, ActionError> {
     text.map(Some).ok_or(ActionError::Shape("a key with '$' is {$cel: EXPRESSION}, and stands alone"))
 }
 
-fn check_values(value: &Value) -> Result<(), ActionError> {
+fn check_values(value: &Value, expression: CheckExpression<'_>) -> Result<(), ActionError> {
     if let Some(text) = expression_in(value)? {
-        return compile(text).map(|_| ());
+        return expression(text);
     }
     match value {
-        Value::Array(items) => items.iter().try_for_each(check_values),
-        Value::Object(fields) => fields.values().try_for_each(check_values),
+        Value::Array(items) => items.iter().try_for_each(|item| check_values(item, expression)),
+        Value::Object(fields) => fields.values().try_for_each(|value| check_values(value, expression)),
         _ => Ok(()),
     }
 }
@@ -232,27 +239,39 @@ pub fn is_of_agent(object: &Value) -> bool {
     labels.and_then(|labels| labels.get(NAME_LABEL)?.as_str()) == Some(AGENT)
 }
 
-/// What an action comes to for an object. `now` is the time, which expressions find in `now`.
+/// An object as the expressions of all its actions see it.
+#[derive(Debug, Clone)]
+pub struct Seen(Value);
+
+impl Seen {
+    /// An object at a time, which expressions find in `now`.
+    #[must_use]
+    pub fn at(mut object: Value, now: &str) -> Self {
+        if let Some(fields) = object.as_object_mut() {
+            fields.insert(NOW.to_owned(), Value::from(now));
+        }
+        Self(object)
+    }
+}
+
+/// What an action comes to for an object.
 #[must_use]
-pub fn offer(action: &DeclaredAction, object: &Value, now: &str) -> Offer {
+pub fn offer(action: &DeclaredAction, Seen(object): &Seen) -> Offer {
     if check_kind(&action.group, &action.kind).is_err() || is_of_agent(object) {
         return Offer::NotNow;
     }
-    let mut seen = object.clone();
-    if let Some(fields) = seen.as_object_mut() {
-        fields.insert(NOW.to_owned(), Value::from(now));
-    }
     let mut budget = BUDGET;
     if let Some(when) = &action.when {
-        match compile(when).map(|when| when.holds(&seen, &mut budget)) {
+        match compile(when).map(|when| when.holds(object, &mut budget)) {
             Ok(Ok(true)) => {}
             Ok(Ok(false)) => return Offer::NotNow,
             Ok(Err(why)) => return Offer::Failed(format!("'when' cannot be evaluated: {why}")),
             Err(why) => return Offer::Failed(why.to_string()),
         }
     }
-    // An index may know less of the rules than the server that accepted the configuration.
-    let filled = check_patch(&action.patch).and_then(|()| fill_patch(&action.patch, &seen, &mut budget));
+    // An index may know less of the rules than the server that accepted the configuration. Expressions are compiled when they are evaluated.
+    let checked = check_with(&action.patch, &|_| Ok(()));
+    let filled = checked.and_then(|()| fill_patch(&action.patch, object, &mut budget));
     filled.map_or_else(|why| Offer::Failed(why.to_string()), Offer::Patch)
 }
 

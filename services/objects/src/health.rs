@@ -228,6 +228,12 @@ pub fn is_known_by_metadata(group: &str, kind: &str) -> bool {
     )
 }
 
+/// Whether the verdict on objects of a kind may be another one although they are as they were: it depends on the time, or on other objects.
+#[must_use]
+pub fn depends_on_more(group: &str, kind: &str) -> bool {
+    matches!((group, kind), ("", "Pod" | "PersistentVolumeClaim"))
+}
+
 /// The worst of several statuses; `None` of none, which is a state of its own and not healthy.
 #[must_use]
 pub fn worst(statuses: impl IntoIterator<Item = HealthStatus>) -> Option<HealthStatus> {

@@ -65,7 +65,7 @@ impl Driver {
 
     /// The environment's objects as they were.
     fn members(&self, rights: &Rights, past: &Past, environment: EnvironmentId) -> Result<Members, Refusal> {
-        let clusters = past.index.clusters_of(environment);
+        let clusters = past.judged.index.clusters_of(environment);
         let slots: Vec<Slot> = clusters.flat_map(|(_, cluster)| cluster.members()).collect();
         let mut members = Members::new();
         for some in slots.chunks(AT_ONCE) {
@@ -143,8 +143,8 @@ impl Comparing<'_> {
         let mut found = Found::default();
         let mut left = Left(DiffEnvironment::OBJECTS, 0);
         for (key, slot) in after {
-            let Some(record) = self.later.index.get(slot) else { continue };
-            let was = before.remove(&key).and_then(|slot| self.earlier.index.get(slot));
+            let Some(record) = self.later.judged.index.get(slot) else { continue };
+            let was = before.remove(&key).and_then(|slot| self.earlier.judged.index.get(slot));
             let Some(earlier) = was else {
                 found.came.extend(left.take().then_some(slot));
                 continue;

@@ -25,6 +25,7 @@ use crate::clusters::Clusters;
 use crate::imported::Imported;
 use crate::metrics::Counts;
 use crate::model::{Directory, Fold, Tunnels};
+use crate::past::Moments;
 use crate::rights::RightsCache;
 use crate::store::{Reader, Standing, Store, StoreError};
 
@@ -126,6 +127,8 @@ pub(crate) struct Driver {
     pub(crate) rights: RightsCache,
     environments: grouping::Environments,
     pub(crate) imported: Imported,
+    /// Moments of the past that were asked for lately.
+    pub(crate) moments: Moments,
     /// Objects wait for their imported rules.
     asking: Notify,
     pub(crate) clusters: Clusters,
@@ -173,6 +176,7 @@ impl Driver {
         Ok(Self {
             counts: Counts::register(&deps.metrics),
             imported: Imported::new(&deps.world),
+            moments: Moments::default(),
             deps,
             state: RwLock::new(state),
             rights: RightsCache::default(),

@@ -16,8 +16,8 @@ use world::spawn::blocking;
 
 use crate::driver::{Driver, State};
 use crate::model::query::{Finding, Planting};
-use crate::model::{Index, Matcher, RULES, Rights, Sight, View, Writer, query};
-use crate::past::{Past, Reach, Scope, body_of};
+use crate::model::{Index, RULES, Rights, Sight, View, Writer, query};
+use crate::past::{Past, Reach, body_of};
 use crate::store::{Reader, StoreError};
 
 /// Serves every request until the guards are dropped.
@@ -180,7 +180,7 @@ impl Driver {
             let body = body.and_then(|body| String::from_utf8(body.into()).ok());
             let parsed = body.as_deref().filter(|_| !actions.is_empty());
             let parsed = parsed.and_then(|body| serde_json::from_str(body).ok());
-            let actions = parsed.map(|body| actions.offered(&body, driver.now())).unwrap_or_default();
+            let actions = parsed.map(|body| actions.offered(body, driver.now())).unwrap_or_default();
             Ok(ObjectDetail { body: body.filter(|body| body.len() <= LONGEST_BODY), actions, ..detail })
         })
         .await
@@ -261,21 +261,6 @@ impl Driver {
         .await
     }
 
-    /// The index as it was at a moment, of what a filter means. Folding waits while the objects are copied, and not while they are turned
-    /// back.
-    pub(crate) fn then(
-        &self,
-        rights: &Rights,
-        (filter, reach): (&ObjectFilter, Reach),
-        (moment, todays_rules): (&Moment, bool),
-    ) -> Result<Past, Refusal> {
-        let scope = self.look(rights, |view, state| {
-            let matcher = Matcher::read(filter, view)?;
-            Scope::of((&matcher, reach), (moment, todays_rules), state)
-        })?;
-        scope.at(moment, &self.imported).map_err(|error| self.broken(&error))
-    }
-
     /// Looks at the index as it was; names and rights are those of now, so that folding waits meanwhile.
     pub(crate) fn look_back<T>(
         &self,
@@ -284,9 +269,9 @@ impl Driver {
         look: impl FnOnce(&View<'_>) -> Result<T, Refusal>,
     ) -> Result<T, Refusal> {
         self.look(rights, |now, _| {
-            let as_of = AsOf { judged_at: past.judged_at, ..now.as_of.clone() };
+            let as_of = AsOf { judged_at: past.judged.at, ..now.as_of.clone() };
             let sight = Sight::of(rights);
-            look(&View { index: &past.index, gateways: None, sight, as_of, ..*now })
+            look(&View { index: &past.judged.index, gateways: None, sight, as_of, ..*now })
         })
     }
 

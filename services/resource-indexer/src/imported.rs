@@ -193,7 +193,7 @@ fn unknown(message: &str) -> Verdict {
 }
 
 fn again(verdict: Verdict, at: Timestamp, after_ms: i64) -> Verdict {
-    Verdict { recheck_at: Some(at.plus_millis(after_ms)), ..verdict }
+    Verdict { recheck_at: Some(at.plus_millis(after_ms)).into(), ..verdict }
 }
 
 fn verdict_of(said: Said) -> Verdict {

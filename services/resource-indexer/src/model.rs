@@ -14,9 +14,11 @@ mod imported;
 mod index;
 mod judge;
 mod kinds;
+mod list;
 mod listable;
 mod mesh;
 mod observed;
+mod optional;
 mod owners;
 pub mod query;
 mod record;
@@ -28,7 +30,7 @@ mod view;
 mod writers;
 
 #[cfg(test)]
-mod given;
+pub(crate) mod given;
 
 pub use bodies::{Bodies, LONGEST_BODY, Wanted};
 pub use change::{Change, Folded, RecordedAt, What};
@@ -42,11 +44,13 @@ pub use groups::{Group, Groups, Membership, Memberships, project_labels};
 pub use imported::ImportedRules;
 pub use index::{Declarations, Declared, Index, Slot};
 pub use judge::{
-    RULES, asks_pods, before_imported, claims_beside, options_of, own_verdict, verdict_with_pods,
-    workloads_above,
+    RULES, asks_pods, before_imported, claims_beside, controller_of, options_of, own_verdict,
+    verdict_with_judged_pods, verdict_with_pods, was_always, workloads_above,
 };
+pub use list::List;
 pub use listable::{Listable, Question};
 pub use observed::Observed;
+pub use optional::Optional;
 pub use record::{Kind, Record, Verdict, plain_uid};
 pub use relations::{Link, Relation, RelationSet};
 pub use rights::{AsThemselves, ClusterRights, Rights, Sight};

@@ -1,59 +1,53 @@
 //! The index as it was at a moment of the past, made of the history of the objects that are asked about.
 
+mod bodies;
+mod kept;
+mod then;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use events::position::Stream;
-use events::requests::index::{HealthState, Moment};
+use events::requests::index::{HealthState, Moment, ObjectFilter};
 use events::{AgentId, Position, Refusal, RefusalKind, Timestamp};
 use serde_json::Value;
 
 use crate::driver::{Driver, State};
 use crate::imported::{ForOneQuestion, Imported};
 use crate::model::{
-    Declaring, Facts, Groups, Index, Instant, Kind, Link, Matcher, Record, Slot, Text, Verdict, Writer,
-    asks_pods, before_imported, options_of, own_verdict, query, verdict_with_pods,
+    Declarations, Declaring, Groups, Index, Instant, Kind, Matcher, Record, Rights, Slot, Text, Verdict,
+    query,
 };
-use crate::store::{Partitions, Reader, Standing, StoreError};
+use crate::store::{Reader, Standing, StoreError};
+pub(crate) use kept::Moments;
+use then::Until;
 
 /// Objects that one question about the past looks at.
 const LOOKED_AT: usize = 100_000;
 
-/// What is asked about, and the database as it was then.
+/// What a moment is made of, besides the history of the objects.
 pub(crate) struct Scope {
+    /// The objects as they are.
     records: Vec<Arc<Record>>,
     declaring: Declaring,
     /// Judges and relates by what is declared today, and not by what was declared then.
     todays_rules: bool,
-    reader: Arc<Reader>,
     /// The environments' rules of today.
     groups: Arc<Groups>,
 }
 
 /// The index at a moment.
 pub(crate) struct Past {
-    pub(crate) index: Index,
-    /// The instant at which it was judged.
-    pub(crate) judged_at: Timestamp,
+    pub(crate) judged: Arc<Judged>,
     pub(crate) reader: Arc<Reader>,
 }
 
-/// Up to where changes count.
-struct Until {
-    moment: Moment,
-    partitions: Partitions,
-}
-
-impl Until {
-    fn covers(&self, agent: AgentId, recorded_at: Timestamp, sequence: u64) -> bool {
-        match &self.moment {
-            Moment::Time(time) => recorded_at <= *time,
-            Moment::Position(position) => {
-                sequence <= position.sequence((Stream::Objects, self.partitions.of(agent)))
-            }
-        }
-    }
+/// Objects as they were, and how.
+pub(crate) struct Judged {
+    pub(crate) index: Index,
+    /// The instant at which they were judged.
+    pub(crate) at: Timestamp,
 }
 
 /// Which objects matter for an answer.
@@ -91,7 +85,7 @@ impl Scope {
         state: &State,
     ) -> Result<Self, Refusal> {
         check_horizon(moment, matcher.agents(), state)?;
-        let mut records = Vec::new();
+        let mut records: Vec<Arc<Record>> = Vec::new();
         for agent in matcher.agents() {
             let index = &state.fold.index;
             if let Some(environments) = matcher.environments() {
@@ -128,56 +122,62 @@ impl Scope {
             not_too_many(&records)?;
         }
         let declaring = state.fold.index.declaring().clone();
-        let (reader, groups) = (Arc::clone(&state.reader), Arc::clone(state.fold.index.groups()));
-        Ok(Self { records, declaring, todays_rules, reader, groups })
+        let groups = Arc::clone(state.fold.index.groups());
+        Ok(Self { records, declaring, todays_rules, groups })
     }
 
-    /// The index of it at a moment.
-    pub(crate) fn at(self, moment: &Moment, imported: &Imported) -> Result<Past, StoreError> {
-        let Self { records, declaring, todays_rules, reader, groups } = self;
-        let until = Until { moment: moment.clone(), partitions: reader.partitions() };
-        let mut then = Vec::new();
-        for record in records {
-            then.extend(record_at(&reader, record, &until)?);
-        }
-        let judged_at = match moment {
-            Moment::Time(time) => *time,
-            Moment::Position(_) => {
-                then.iter().map(|then| then.record.changed_at).max().unwrap_or(Timestamp(0))
-            }
+    /// Whether the same comes of another one: objects are shared until they change.
+    fn is(&self, other: &Self) -> bool {
+        let are_same = |left: &[Arc<Record>], right: &[Arc<Record>]| {
+            left.len() == right.len() && left.iter().zip(right).all(|(left, right)| Arc::ptr_eq(left, right))
         };
+        self.todays_rules == other.todays_rules
+            && Arc::ptr_eq(&self.groups, &other.groups)
+            && self.declaring.is(&other.declaring)
+            && are_same(&self.records, &other.records)
+    }
+
+    /// The index of it at a moment, and whether another question would be answered with the same: what imported rules did not say in time is
+    /// asked again.
+    fn at(
+        &self,
+        moment: &Moment,
+        reader: &Reader,
+        imported: &Imported,
+    ) -> Result<(Judged, bool), StoreError> {
+        let until = Until { moment: moment.clone(), partitions: reader.partitions() };
+        // In which order the index came to know the objects is no part of the answer.
+        let mut records: Vec<&Arc<Record>> = self.records.iter().collect();
+        records.sort_by(|left, right| place_of(left).cmp(&place_of(right)));
+        let then = then::found_then(reader, &records, &until)?;
+        let at = match moment {
+            Moment::Time(time) => *time,
+            Moment::Position(_) => then.iter().map(then::Then::changed_at).max().unwrap_or(Timestamp(0)),
+        };
+        let mut index = Index::of_a_moment(self.declared(moment, at));
+        index.set_groups(Arc::clone(&self.groups));
+        then::put_then(reader, &mut index, (then, &self.declaring), at)?;
+        let is_final = ask_imported(reader, &mut index, &imported.for_one_question(), at)?;
+        bodies::judge_workloads(&mut index, reader, at);
+        Ok((Judged { index, at }, is_final))
+    }
+
+    /// By what the moment is judged.
+    fn declared(&self, moment: &Moment, time: Timestamp) -> Declarations {
+        if self.todays_rules {
+            return self.declaring.today.clone();
+        }
         let position = match moment {
             Moment::Position(position) => Some(position),
             Moment::Time(_) => None,
         };
-        let instant = Instant { time: judged_at, position };
-        let declared = if todays_rules { declaring.today.clone() } else { declaring.then(instant) };
-        let mut index = Index::with_declarations(declared);
-        index.set_groups(groups);
-        let mut put: Vec<(Arc<Record>, bool)> = Vec::new();
-        for Then { mut record, is_as_now } in then {
-            let (today, then) = (declaring.today.get(&record.agent), index.declared(record.agent));
-            let is_declared_alike = match (today, then) {
-                (Some(today), Some(then)) => Arc::ptr_eq(today, then),
-                (today, then) => today.is_none() && then.is_none(),
-            };
-            let is_as_now = is_as_now && is_declared_alike;
-            if !is_as_now {
-                let links = links_then(&reader, &index, &record)?;
-                Arc::make_mut(&mut record).declared = links;
-            }
-            put.push((record, is_as_now));
-        }
-        let (records, are_as_now): (Vec<_>, Vec<bool>) = put.into_iter().unzip();
-        let slots = index.put_all(records);
-        // What they are judged with is in it by now.
-        for (slot, is_as_now) in slots.into_iter().zip(are_as_now) {
-            judge(&reader, &mut index, (slot, is_as_now), judged_at)?;
-        }
-        ask_imported(&reader, &mut index, &imported.for_one_question(), judged_at)?;
-        judge_workloads(&mut index, &reader, judged_at);
-        Ok(Past { index, judged_at, reader })
+        self.declaring.then(Instant { time, position })
     }
+}
+
+/// Where an object stands among all.
+fn place_of(record: &Record) -> (AgentId, &Kind, [&Text; 3]) {
+    (record.agent, &record.kind, [&record.namespace, &record.name, &record.uid])
 }
 
 fn not_too_many(records: &[Arc<Record>]) -> Result<(), Refusal> {
@@ -190,88 +190,14 @@ fn not_too_many(records: &[Arc<Record>]) -> Result<(), Refusal> {
     Err(Refusal::new(RefusalKind::Conflict, message))
 }
 
-/// An object as it was.
-struct Then {
-    record: Arc<Record>,
-    /// It has not changed since, and is judged and related as it is now.
-    is_as_now: bool,
-}
-
-/// An object as it was; `None` where it was not there.
-fn record_at(reader: &Reader, record: Arc<Record>, until: &Until) -> Result<Option<Then>, StoreError> {
-    let Record { agent, changed_at, sequence, .. } = *record;
-    if until.covers(agent, changed_at, sequence) {
-        return Ok(record.is_there().then_some(Then { record, is_as_now: true }));
-    }
-    for change in reader.changes_back(agent, &record.uid, record.changes.saturating_sub(1))? {
-        let change = change?;
-        if !until.covers(agent, change.recorded_at, change.sequence) {
-            continue;
-        }
-        if change.what.is_end() {
-            return Ok(None);
-        }
-        let body = parsed(reader.body_after(agent, &record.uid, change.number)?);
-        let record = Record {
-            facts: body.as_ref().map(Facts::of).unwrap_or_default(),
-            // That is known of now only.
-            digest: None,
-            awaits_body: false,
-            changed_at: change.recorded_at,
-            sequence: change.sequence,
-            gone_at: None,
-            changes: change.number,
-            writer: change.writer.as_ref().map(Writer::of),
-            set: None,
-            hand: None,
-            ..(*record).clone()
-        };
-        return Ok(Some(Then { record: Arc::new(record), is_as_now: false }));
-    }
-    Ok(None)
-}
-
-/// The links that an object had by the relations that were declared.
-fn links_then(reader: &Reader, index: &Index, record: &Record) -> Result<Box<[Link]>, StoreError> {
-    let declared = index.declared(record.agent);
-    if !declared.is_some_and(|declared| declared.relations.begins_at(&record.kind)) {
-        return Ok(Box::default());
-    }
-    let body = parsed(body_of(reader, record)?);
-    Ok(body.map(|body| index.declared_links(record.agent, &record.kind, &body)).unwrap_or_default())
-}
-
-/// Judges an object as of then. One that is well now and has not changed since was well then.
-fn judge(
-    reader: &Reader,
-    index: &mut Index,
-    (slot, is_as_now): (Slot, bool),
-    at: Timestamp,
-) -> Result<(), StoreError> {
-    if index.get(slot).is_some_and(|record| record.with_pods.is_some()) {
-        index.judge_with_pods(slot, None);
-    }
-    let Some(record) = index.get(slot) else { return Ok(()) };
-    let is_well = matches!(record.own.state, HealthState::Healthy | HealthState::None);
-    if is_as_now && is_well && record.own.recheck_at.is_none() && !record.own.asks {
-        return Ok(());
-    }
-    let own = match parsed(body_of(reader, record)?) {
-        Some(body) => own_verdict(&body, at, &options_of(index, record.agent, &record.kind)),
-        None => Verdict::unknown("its body is not known"),
-    };
-    let own = before_imported(index, (record.agent, &record.kind), own, &Verdict::none());
-    index.judge(slot, own);
-    Ok(())
-}
-
-/// Asks the imported rules of the objects that wait for them.
+/// Asks the imported rules of the objects that wait for them; says whether all of them answered.
 fn ask_imported(
     reader: &Reader,
     index: &mut Index,
     imported: &ForOneQuestion<'_>,
     at: Timestamp,
-) -> Result<(), StoreError> {
+) -> Result<bool, StoreError> {
+    let mut is_final = true;
     for slot in index.asking(LOOKED_AT) {
         let Some(record) = index.get(slot) else { continue };
         let Some(script) = index.imported_rule(record.agent, &record.kind) else { continue };
@@ -279,9 +205,10 @@ fn ask_imported(
             Some(body) => imported.judge(script, &body, at),
             None => Verdict::unknown("its body is not known"),
         };
+        is_final &= own.state != HealthState::Unknown;
         index.judge(slot, own);
     }
-    Ok(())
+    Ok(is_final)
 }
 
 /// The body that a record of the past has.
@@ -291,16 +218,6 @@ pub(crate) fn body_of(reader: &Reader, record: &Record) -> Result<Option<Bytes>,
 
 pub(crate) fn parsed(body: Option<Bytes>) -> Option<Value> {
     serde_json::from_slice(&body?).ok()
-}
-
-fn judge_workloads(index: &mut Index, reader: &Reader, at: Timestamp) {
-    let asks = |slot: &Slot| index.get(*slot).is_some_and(asks_pods);
-    let open: Vec<Slot> = index.slots().filter(asks).collect();
-    for slot in open {
-        let body = |record: &Record| parsed(body_of(reader, record).ok()?);
-        let verdict = verdict_with_pods(index, slot, at, &body);
-        index.judge_with_pods(slot, verdict);
-    }
 }
 
 /// Refuses a moment of which not all is known any more, of the clusters that are asked about.
@@ -322,6 +239,32 @@ fn check_horizon(moment: &Moment, agents: &[AgentId], state: &State) -> Result<(
 }
 
 impl Driver {
+    /// The index as it was at a moment, of what a filter means. Folding waits while the objects are looked up, and not while they are
+    /// turned back.
+    pub(crate) fn then(
+        &self,
+        rights: &Rights,
+        (filter, reach): (&ObjectFilter, Reach),
+        (moment, todays_rules): (&Moment, bool),
+    ) -> Result<Past, Refusal> {
+        let (scope, reader) = self.look(rights, |view, state| {
+            let matcher = Matcher::read(filter, view)?;
+            let scope = Scope::of((&matcher, reach), (moment, todays_rules), state)?;
+            Ok((scope, Arc::clone(&state.reader)))
+        })?;
+        let now = self.deps.world.clock.monotonic();
+        if let Some(judged) = self.moments.get(&scope, moment, now) {
+            return Ok(Past { judged, reader });
+        }
+        let made = scope.at(moment, &reader, &self.imported);
+        let (judged, is_final) = made.map_err(|error| self.broken(&error))?;
+        let judged = Arc::new(judged);
+        if is_final {
+            self.moments.keep(scope, moment, &judged, now);
+        }
+        Ok(Past { judged, reader })
+    }
+
     /// Refuses a moment that is not past, and a position that says nothing of objects.
     pub(crate) fn check_moment(&self, moment: &Moment) -> Result<(), Refusal> {
         match moment {

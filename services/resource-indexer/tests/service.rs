@@ -1,8 +1,12 @@
 //! The resource indexer with the embedded log and the bus of one process; what authz answers comes from a table.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test from end to end")]
 
+#[path = "service/past.rs"]
+mod past;
 #[path = "service/running.rs"]
 mod running;
+#[path = "service/timing.rs"]
+mod timing;
 #[path = "service/viewers.rs"]
 mod viewers;
 

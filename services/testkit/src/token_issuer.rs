@@ -239,7 +239,11 @@ impl State {
             Some(IssuerFault::OtherKeys(other)) => other.clone(),
             _ => format!("{}{KEYS}", self.url),
         };
-        json!({ "issuer": issuer, "jwks_uri": keys, "id_token_signing_alg_values_supported": ["ES256"] })
+        // Like issuers for jobs, it exchanges no codes: there is no token_endpoint.
+        json!({
+            "issuer": issuer, "jwks_uri": keys, "id_token_signing_alg_values_supported": ["ES256"],
+            "authorization_endpoint": format!("{}/authorize", self.url),
+        })
     }
 }
 

@@ -6,5 +6,5 @@ mod driver;
 mod tls;
 
 pub use accept::{AcceptError, Accepted, Acceptor, Presented, Rejection};
-pub use connection::{AgentConnection, AgentReply, AskError, Unanswered};
+pub use connection::{Again, AgentConnection, AgentReply, AskError, Unanswered};
 pub use tls::Secured;

@@ -29,6 +29,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(300);
 /// Where a consumer says what it was made for.
 const PURPOSE: &str = "kasbah-purpose";
 const NO_CONSUMER: u64 = 10014;
+/// Until when a consumer is paused: until somebody lets it go on. The servers want a time, and count no further than 292 years.
+const FOR_GOOD: &str = "2200-01-01T00:00:00Z";
 
 /// What a program outside may publish to use one consumer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,6 +99,8 @@ struct Info {
     num_redelivered: u64,
     #[serde(default)]
     num_pending: u64,
+    #[serde(default)]
+    paused: bool,
 }
 
 #[derive(Deserialize)]
@@ -129,6 +133,7 @@ impl From<Info> for Consumer {
         Self {
             stream: info.stream_name,
             purpose: info.config.metadata.get(PURPOSE).cloned().unwrap_or_default(),
+            paused: info.paused,
             pending: info.num_pending,
             unacknowledged: info.num_ack_pending,
             redelivered: info.num_redelivered,
@@ -156,7 +161,7 @@ impl JetStreamConsumers {
     }
 
     /// When the oldest event was exported that was not acknowledged.
-    async fn oldest(&self, info: &Info) -> Result<Option<Timestamp>, ServerError> {
+    async fn oldest_of(&self, info: &Info) -> Result<Option<Timestamp>, ServerError> {
         let Config { opt_start_seq, filter_subject, filter_subjects, .. } = &info.config;
         let filters = filter_subjects.iter().chain(Some(filter_subject).filter(|filter| !filter.is_empty()));
         let mut oldest: Option<(u64, Timestamp)> = None;
@@ -202,11 +207,23 @@ impl ExportConsumers for JetStreamConsumers {
         Ok(all)
     }
 
-    async fn find(&self, name: ConsumerName) -> Result<Option<(Consumer, Option<Timestamp>)>, ConsumerError> {
+    async fn find(&self, name: ConsumerName) -> Result<Option<Consumer>, ConsumerError> {
+        Ok(self.info(name).await?.map(Consumer::from))
+    }
+
+    async fn oldest(&self, name: ConsumerName) -> Result<Option<Timestamp>, ConsumerError> {
         let Some(info) = self.info(name).await? else { return Ok(None) };
-        let is_behind = info.num_pending > 0 || info.num_ack_pending > 0;
-        let oldest = if is_behind { self.oldest(&info).await? } else { None };
-        Ok(Some((info.into(), oldest)))
+        match info.num_pending > 0 || info.num_ack_pending > 0 {
+            true => Ok(self.oldest_of(&info).await?),
+            false => Ok(None),
+        }
+    }
+
+    async fn pause(&self, name: ConsumerName, pause: bool) -> Result<(), ConsumerError> {
+        let stream = exports_of(name, self.partitions);
+        let question = if pause { json!({ "pause_until": FOR_GOOD }) } else { json!({}) };
+        let answer: Answer = self.link.api(&format!("CONSUMER.PAUSE.{stream}.{name}"), &question).await?;
+        unless_gone(answer, &stream)
     }
 
     async fn make(&self, wanted: &NewConsumer) -> Result<(), ConsumerError> {
@@ -221,10 +238,15 @@ impl ExportConsumers for JetStreamConsumers {
     async fn delete(&self, name: ConsumerName) -> Result<(), ConsumerError> {
         let stream = exports_of(name, self.partitions);
         let answer: Answer = self.link.api(&format!("CONSUMER.DELETE.{stream}.{name}"), &json!({})).await?;
-        match answer.error {
-            Some(error) if error.err_code == NO_CONSUMER => Ok(()),
-            error => Ok(check(error, &stream)?),
-        }
+        unless_gone(answer, &stream)
+    }
+}
+
+/// An answer to what may well be about a consumer that is not there.
+fn unless_gone(answer: Answer, stream: &str) -> Result<(), ConsumerError> {
+    match answer.error {
+        Some(error) if error.err_code == NO_CONSUMER => Ok(()),
+        error => Ok(check(error, stream)?),
     }
 }
 
@@ -250,6 +272,7 @@ fn config(wanted: &NewConsumer, partitions: u16) -> Value {
         "max_expires": nanos(LONGEST_WAIT),
         "filter_subjects": filters,
         "metadata": { PURPOSE: wanted.purpose },
+        "pause_until": wanted.paused.then_some(FOR_GOOD),
     })
 }
 

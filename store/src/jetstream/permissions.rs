@@ -54,7 +54,7 @@ pub fn permissions(access: &Access, partitions: u16) -> Permissions {
         for partition in 0..partitions {
             let stream = stream_name((Stream::Exports, partition));
             may.allow_publish(format!("$JS.API.CONSUMER.LIST.{stream}"));
-            for verb in ["CREATE", "INFO", "DELETE"] {
+            for verb in ["CREATE", "INFO", "PAUSE", "DELETE"] {
                 may.allow_publish(format!("$JS.API.CONSUMER.{verb}.{stream}.*"));
             }
         }

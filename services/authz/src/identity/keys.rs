@@ -123,7 +123,11 @@ impl Keys {
     /// Where people sign in.
     pub(super) async fn endpoints(&self) -> Result<Endpoints, Refusal> {
         let found = self.find(|published| Some(published.endpoints.clone())).await;
-        found.ok_or_else(|| self.refusal())?.map_err(|what| self.unavailable(&what))
+        found.ok_or_else(|| self.refusal())?.map_err(|what| {
+            // Asking again changes nothing: the provider's operator has to.
+            let message = format!("{} signs nobody in on the page: {what}", self.provider);
+            Refusal::invalid("provider", message)
+        })
     }
 
     /// Looks in what was fetched last; fetches again where that is old or does not have it.
@@ -280,8 +284,8 @@ impl Discovery {
     /// Where people sign in. Providers of jobs have no such place.
     fn endpoints(&self) -> Result<Endpoints, String> {
         let part = |name: &str, given: &Option<String>| {
-            let text = given.as_ref().ok_or_else(|| format!("it names no {name}"))?;
-            dialled(text).map_err(|what| format!("it names a {name} that {what}"))
+            let text = given.as_ref().ok_or_else(|| format!("its openid-configuration names no {name}"))?;
+            dialled(text).map_err(|what| format!("its openid-configuration names a {name} that {what}"))
         };
         let methods = &self.token_endpoint_auth_methods_supported;
         Ok(Endpoints {

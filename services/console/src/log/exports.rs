@@ -13,12 +13,13 @@ use events::export::{
     is_administrative,
 };
 use events::requests::authz::{Action, Decide, ShowProject};
-use events::{CloudEvent, Position, Refusal, RefusalKind, Stream};
+use events::{CloudEvent, Position, Refusal, RefusalKind, Stream, Timestamp};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use store::{Followed, ReadError, ReadFilter, Record};
 use tokio::sync::mpsc;
 
+use super::readers::Reading;
 use super::routes::parse_follow;
 use super::tail::{Reader, Source, streamed};
 use crate::app::App;
@@ -87,7 +88,9 @@ async fn follow(app: Arc<App>, call: Call) -> Result<Response, Refusal> {
     let (sender, receiver) = mpsc::channel(WAITING);
     let (spawner, resume) = (Arc::clone(&app.world.spawner), Resume::new(position, app.log.id()));
     let (reads_log, answers) = (decision.allowed, BTreeMap::new());
-    let tail = Exports { app, reader, filter, server_sent, resume, position, reads_log, answers, sender };
+    let reading = follow.then(|| app.readers.begin(&app, &reader.context, filter.clone()));
+    let tail =
+        Exports { app, reader, filter, server_sent, resume, position, reading, reads_log, answers, sender };
     spawner.spawn("console-events", Box::pin(tail.run(source)));
     Ok(streamed(receiver, server_sent))
 }
@@ -128,6 +131,8 @@ struct Exports {
     resume: Resume,
     /// Behind the last event that was looked at.
     position: Option<ExportPosition>,
+    /// So that others see how far the reader is; of one who reads up to the end only, nobody does.
+    reading: Option<Reading>,
     /// The caller may read the whole log, and so gets all events.
     reads_log: bool,
     /// What the caller may see, as authz said since the last beat.
@@ -210,8 +215,11 @@ impl Exports {
             Resumed::GiveBehindGap(missed) => Some(gap_before(&event, missed)),
         };
         for event in missed.into_iter().chain([event]) {
+            // Until it is sent, the reader is at the event in front of it.
+            let wants = self.filter.wants(&event);
+            self.note(wants.then_some(event.recordedat));
             self.position = ExportPosition::of(&event);
-            if !self.filter.wants(&event) {
+            if !wants {
                 continue;
             }
             match self.may_see(&event).await {
@@ -221,7 +229,15 @@ impl Exports {
                 Some(true) | None => return false,
             }
         }
+        self.note(None);
         true
+    }
+
+    /// Has others see how far the reader is, and since when an event was recorded that waits for them.
+    fn note(&self, waits: Option<Timestamp>) {
+        if let Some(reading) = &self.reading {
+            reading.at(self.position, waits);
+        }
     }
 
     /// Whether the reader may see an event; `None` when authz does not say.

@@ -1,8 +1,8 @@
 //! Subscriptions: where exported events are sent to.
 
 use events::requests::subscriptions::{
-    CreateSubscription, DeleteSubscription, ListDeadLetters, ListSubscriptions, ReplaySubscription,
-    ResendDeadLetters, RotateSubscriptionSecret, ShowSubscription,
+    CreateSubscription, DeleteSubscription, ListDeadLetters, ListSubscriptions, PauseSubscription,
+    ReplaySubscription, ResendDeadLetters, ResumeSubscription, RotateSubscriptionSecret, ShowSubscription,
 };
 
 use super::{DELETE, GET, POST};
@@ -15,7 +15,7 @@ pub(super) fn all() -> Vec<Route> {
             GET,
             "/api/v1/subscriptions",
             "listSubscriptions",
-            "Lists the subscriptions of your organization",
+            "Lists the subscriptions of your organization, and who follows its exported events over HTTP now",
         ),
         Route::ask::<CreateSubscription>(
             POST,
@@ -41,12 +41,32 @@ pub(super) fn all() -> Vec<Route> {
             "replaySubscription",
             "Sends events again, from a moment or behind an event; a parked subscription goes on",
         ),
+        Route::ask::<PauseSubscription>(
+            POST,
+            "/api/v1/subscriptions/{subscription}/pause",
+            "pauseSubscription",
+            "Sends nothing until the subscription is resumed; it stays where it is",
+        ),
+        Route::ask::<ResumeSubscription>(
+            POST,
+            "/api/v1/subscriptions/{subscription}/resume",
+            "resumeSubscription",
+            "Lets a paused or parked subscription go on from where it is",
+        ),
         Route::ask::<RotateSubscriptionSecret>(
             POST,
             "/api/v1/subscriptions/{subscription}/secrets",
             "rotateSubscriptionSecret",
             "Makes another secret; the former one signs, too, for a day",
         ),
+    ]
+    .into_iter()
+    .chain(dead_letters())
+    .collect()
+}
+
+fn dead_letters() -> [Route; 2] {
+    [
         Route::ask::<ListDeadLetters>(
             GET,
             "/api/v1/subscriptions/{subscription}/dead-letters",

@@ -2,7 +2,7 @@
 
 use axum::http::{HeaderMap, header};
 
-use crate::app::App;
+use super::Visit;
 
 /// What a browser keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +68,8 @@ pub(super) struct Cookie {
 }
 
 impl Cookie {
-    pub(super) fn of(kept: Kept, app: &App, headers: &HeaderMap, is_plain: bool) -> Self {
+    pub(super) fn of(kept: Kept, visit: Visit<'_>) -> Self {
+        let Visit { app, headers, is_plain } = visit;
         let site = kept.same_site();
         // Behind whatever ends TLS for it, the server itself speaks plain text.
         if is_plain || !app.api_url.starts_with("https://") {

@@ -15,7 +15,6 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use chassis::server::PlainOnLoopback;
 use chassis::session::cookies;
 use events::requests::authz::{BeginSignIn, ExchangeCode, SecretToken, SignIn};
 use events::{Refusal, RefusalKind, Sha256};
@@ -24,7 +23,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::cookie::{Cookie, Kept, host, page_host};
-use super::{MAXIMUM_BODY, session_cookie};
+use super::{MAXIMUM_BODY, Visit, session_cookie};
 use crate::app::{App, context, read_body};
 use crate::caller::stranger;
 use crate::problem;
@@ -156,7 +155,8 @@ fn origin_of(url: &str) -> Option<String> {
 }
 
 /// The origin of the page: on the loopback where the browser found it, else where people reach this server.
-fn page_origin(app: &App, headers: &HeaderMap, is_plain: bool) -> Option<String> {
+fn page_origin(visit: Visit<'_>) -> Option<String> {
+    let Visit { app, headers, is_plain } = visit;
     let is_here = matches!(page_host(headers), "127.0.0.1" | "localhost" | "[::1]");
     match is_plain {
         true => is_here.then(|| origin_of(&format!("http://{}", host(headers)))).flatten(),
@@ -165,8 +165,8 @@ fn page_origin(app: &App, headers: &HeaderMap, is_plain: bool) -> Option<String>
 }
 
 /// The page's origin, if the page itself asks.
-fn asked_by_page(app: &App, headers: &HeaderMap, is_plain: bool) -> Result<String, Refusal> {
-    let origin = page_origin(app, headers, is_plain);
+fn asked_by_page(visit: Visit<'_>) -> Result<String, Refusal> {
+    let (origin, headers) = (page_origin(visit), visit.headers);
     let said = headers.get(header::ORIGIN).and_then(|origin| origin.to_str().ok());
     let is_own = headers.get(super::SITE).is_none_or(|site| site == "same-origin");
     match origin {
@@ -182,14 +182,14 @@ fn asked_by_page(app: &App, headers: &HeaderMap, is_plain: bool) -> Result<Strin
 /// Answers where to go, and has the browser keep the secret of the sign-in.
 async fn begin(State(app): State<Arc<App>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
-    let is_plain = parts.extensions.get::<PlainOnLoopback>().is_some();
+    let visit = Visit::of(&app, &parts);
     let body = match read_body(&app, body, 2 * MAXIMUM_BODY).await {
         Ok(body) => body,
         Err(response) => return response,
     };
-    match begun(&app, &parts.headers, is_plain, &body).await {
+    match begun(visit, &body).await {
         Ok((url, kept)) => {
-            let cookie = Cookie::of(Kept::SignIn, &app, &parts.headers, is_plain);
+            let cookie = Cookie::of(Kept::SignIn, visit);
             super::answer(
                 StatusCode::OK,
                 Json(Begun { url }).into_response(),
@@ -201,13 +201,8 @@ async fn begin(State(app): State<Arc<App>>, request: Request) -> Response {
 }
 
 /// The address at the provider, and what the browser keeps.
-async fn begun(
-    app: &Arc<App>,
-    headers: &HeaderMap,
-    is_plain: bool,
-    body: &[u8],
-) -> Result<(String, String), Refusal> {
-    let origin = asked_by_page(app, headers, is_plain)?;
+async fn begun(visit: Visit<'_>, body: &[u8]) -> Result<(String, String), Refusal> {
+    let (app, origin) = (visit.app, asked_by_page(visit)?);
     let wanted: Begin =
         serde_json::from_slice(body).map_err(|error| Refusal::invalid("body", error.to_string()))?;
     if !is_own_path(&wanted.to) {
@@ -227,7 +222,7 @@ async fn begun(
     let challenge = URL_SAFE_NO_PAD.encode(Sha256::of(verifier.as_bytes()).0);
     let redirect = format!("{origin}{CALLBACK}");
     let request = BeginSignIn { provider: attempt.provider, redirect, state, nonce, challenge };
-    let context = context(&app.world, headers, &stranger().1);
+    let context = context(&app.world, visit.headers, &stranger().1);
     let address = bus::ask(&*app.bus, &context, &request).await?;
     Ok((address.url, kept))
 }
@@ -235,20 +230,19 @@ async fn begun(
 /// Ends a sign-in: somebody comes back from the provider.
 async fn end(State(app): State<Arc<App>>, request: Request) -> Response {
     let (parts, _) = request.into_parts();
-    let is_plain = parts.extensions.get::<PlainOnLoopback>().is_some();
-    let headers = &parts.headers;
+    let visit = Visit::of(&app, &parts);
     let answer = answer_in(parts.uri.query().unwrap_or_default());
-    let over = Cookie::of(Kept::SignIn, &app, headers, is_plain).ended();
-    let Some((attempt, derived)) = begun_here(headers, answer.state.as_deref()) else {
+    let over = Cookie::of(Kept::SignIn, visit).ended();
+    let Some((attempt, derived)) = begun_here(visit.headers, answer.state.as_deref()) else {
         // What this browser began, if anything, is another sign-in, and goes on.
         let message = "this browser began no such sign-in, or it was ended already";
         let refusal = Refusal::new(RefusalKind::Denied, message);
-        return failed(&app, headers, is_plain, refusal.into(), "/", Vec::new());
+        return failed(visit, refusal.into(), "/", Vec::new());
     };
-    let issued = signed_in(&app, headers, is_plain, &attempt, derived, answer).await;
-    match issued.and_then(|issued| session_cookie(&app, headers, is_plain, &issued)) {
+    let issued = signed_in(visit, &attempt, derived, answer).await;
+    match issued.and_then(|issued| session_cookie(visit, &issued)) {
         Ok(session) => to(&attempt.to, vec![session, over]),
-        Err(refusal) => failed(&app, headers, is_plain, refusal.into(), &attempt.to, vec![over]),
+        Err(refusal) => failed(visit, refusal.into(), &attempt.to, vec![over]),
     }
 }
 
@@ -265,13 +259,12 @@ fn begun_here(headers: &HeaderMap, state: Option<&str>) -> Option<(Attempt, Deri
 }
 
 async fn signed_in(
-    app: &Arc<App>,
-    headers: &HeaderMap,
-    is_plain: bool,
+    visit: Visit<'_>,
     attempt: &Attempt,
     derived: Derived,
     answer: Answer,
 ) -> Result<SecretToken, Refusal> {
+    let app = visit.app;
     let denied = |message: String| Refusal::new(RefusalKind::Denied, message);
     if app.world.clock.now_millis() > attempt.begun.saturating_add(LIFETIME * 1000) {
         return Err(denied(format!("the sign-in took longer than {} minutes", LIFETIME / 60)));
@@ -281,9 +274,9 @@ async fn signed_in(
         let said: String = said.chars().filter(|letter| !letter.is_control()).take(SHOWN).collect();
         return Err(denied(format!("the identity provider {} answered: {said}", attempt.provider)));
     };
-    let origin = page_origin(app, headers, is_plain);
+    let origin = page_origin(visit);
     let origin = origin.ok_or_else(|| denied("the page has another address than this server".to_owned()))?;
-    let context = context(&app.world, headers, &stranger().1);
+    let context = context(&app.world, visit.headers, &stranger().1);
     let request = ExchangeCode {
         provider: attempt.provider.clone(),
         redirect: format!("{origin}{CALLBACK}"),
@@ -315,15 +308,8 @@ fn answer_in(query: &str) -> Answer {
 }
 
 /// Leads back to the page that signs people in, and has the browser keep the reason of the failure.
-fn failed(
-    app: &App,
-    headers: &HeaderMap,
-    is_plain: bool,
-    refused: Refused,
-    wanted: &str,
-    mut kept: Vec<String>,
-) -> Response {
-    let cookie = Cookie::of(Kept::Refused, app, headers, is_plain);
+fn failed(visit: Visit<'_>, refused: Refused, wanted: &str, mut kept: Vec<String>) -> Response {
+    let cookie = Cookie::of(Kept::Refused, visit);
     if let Ok(text) = packed(&refused) {
         kept.push(cookie.with(&text, Some(REFUSED_LIFETIME)));
     }

@@ -132,6 +132,8 @@ const OTHERS: &[&str] = &[
     "event-relay.show-subscription",
     "event-relay.delete-subscription",
     "event-relay.replay-subscription",
+    "event-relay.pause-subscription",
+    "event-relay.resume-subscription",
     "event-relay.rotate-subscription-secret",
     "event-relay.list-dead-letters",
     "event-relay.resend-dead-letters",

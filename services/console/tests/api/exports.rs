@@ -5,8 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use bus::{Received, Subscription};
 use events::export::BEGAN;
-use events::{CloudEvent, EnvironmentId, OrganizationId, ProjectId, Stream};
+use events::requests::subscriptions::{EventReader, EventReaders};
+use events::subject::Subject;
+use events::{CloudEvent, EnvironmentId, Notice as _, OrganizationId, ProjectId, Stream};
 use reqwest::{Method, Response, StatusCode};
 use serde_json::{Value, json};
 use store::NewBatch;
@@ -20,13 +23,23 @@ const RUN: Uuid = Uuid::from_u128(7);
 impl Console {
     /// An event as event-relay exports it.
     async fn export(&self, organization: OrganizationId, sequence: u64, event_type: &str, project: u128) {
+        self.export_with(organization, sequence, (event_type, project), &json!({})).await;
+    }
+
+    async fn export_with(
+        &self,
+        organization: OrganizationId,
+        sequence: u64,
+        (event_type, project): (&str, u128),
+        data: &Value,
+    ) {
         let project = ProjectId(Uuid::from_u128(project));
         let event = json!({
             "specversion": "1.0", "id": format!("e{sequence}"), "source": format!("/organizations/{organization}"),
             "type": event_type, "subject": "source/1", "time": "2026-01-01T00:00:00Z",
             "datacontenttype": "application/json", "recordedat": events::Timestamp(self.world.clock.now_millis()),
             "project": project, "environment": EnvironmentId::derive(project, "production"),
-            "exportlog": self.store.log.id(), "exportsequence": sequence, "exportrun": RUN, "data": {},
+            "exportlog": self.store.log.id(), "exportsequence": sequence, "exportrun": RUN, "data": data,
         });
         let data = CloudEvent::from_json(event.to_string().as_bytes()).unwrap().to_json();
         let batch = NewBatch { stream: Stream::Exports, organization, writer: event_type.to_owned(), data };
@@ -119,6 +132,51 @@ async fn exported_events_are_filtered_and_gone_on_with() {
         let (status, refusal) = console.get(HOME, &format!("/api/events{query}")).await;
         assert_eq!((status, refusal["field"].as_str()), (StatusCode::BAD_REQUEST, Some(field)), "{query}");
     }
+    console.stop().await;
+}
+
+/// The next notice about one reader who fits, as event-relay hears it.
+async fn told(notices: &mut Subscription, fits: impl Fn(&EventReader) -> bool) -> EventReader {
+    let hearing = async {
+        loop {
+            let Some(Received::Message(body)) = notices.receiver.recv().await else { panic!("no notice") };
+            match events::decode::<EventReaders>(&body).unwrap().readers.as_slice() {
+                [only] if fits(only) => return only.clone(),
+                _ => {}
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), hearing).await.expect("a notice in time")
+}
+
+#[tokio::test]
+async fn who_follows_is_told_with_how_far_they_are_until_they_leave() {
+    let console = Console::start().await;
+    let home = console.home.organization;
+    let mut notices = console.bus.subscribe(&Subject::notice(EventReaders::NAME)).await.unwrap();
+    console.export(home, 0, BEGAN, 1).await;
+    let mut live = console.stream(HOME, None).await;
+    console.export(home, 1, "kasbah.sync.finished", 1).await;
+    let first = live.next().await;
+    let is_there = |reader: &EventReader| reader.position.is_some() && reader.oldest.is_none();
+    let reader = told(&mut notices, is_there).await;
+    assert_eq!((reader.organization, &reader.actor), (home, &console.home.actor));
+    assert_eq!(reader.position.unwrap().to_string(), first.0);
+    // More than all buffers hold: the rest waits for the reader.
+    for sequence in 2..=200 {
+        let much = json!({ "much": "x".repeat(100_000) });
+        console.export_with(home, sequence, ("kasbah.sync.finished", 1), &much).await;
+    }
+    let waiting = told(&mut notices, |reader| reader.oldest.is_some()).await;
+    assert!(waiting.position.unwrap().sequence < 200, "{waiting:?}");
+    for sequence in 2..=200 {
+        assert_eq!(live.next().await.1["id"], format!("e{sequence}"));
+    }
+    told(&mut notices, |reader| is_there(reader) && reader.position.unwrap().sequence == 200).await;
+    drop(live);
+    let _other = console.stream(STRANGER, None).await;
+    // The first one is gone once the other one is told of alone.
+    told(&mut notices, |reader| reader.organization == console.stranger.organization).await;
     console.stop().await;
 }
 

@@ -85,6 +85,8 @@ fn bodies() -> Vec<(&'static str, Option<Value>)> {
         ("showSubscription", None),
         ("deleteSubscription", None),
         ("replaySubscription", Some(json!({}))),
+        ("pauseSubscription", None),
+        ("resumeSubscription", None),
         ("rotateSubscriptionSecret", Some(json!({}))),
         ("listDeadLetters", None),
         ("resendDeadLetters", Some(json!({}))),

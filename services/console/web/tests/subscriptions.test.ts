@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { quoted } from "../src/model/quoted.ts";
-import { before, createBody, createCommand, fromOf, inOrder, standing, type Subscription, type Wanted } from "../src/model/subscriptions.ts";
+import { before, createBody, createCommand, fromOf, inOrder, readerOf, reasonOf, standing, type Subscription, type Wanted } from "../src/model/subscriptions.ts";
 
 function subscription(more: Partial<Subscription>): Subscription {
   const rest = { id: "1", filter: {}, url: "https://example.com", format: "cloud-events", created_at: "2026-01-31T12:00:00Z", reason: "", dead_letters: 0 } as const;
@@ -15,6 +15,7 @@ test("the worst subscription stands first, each with its own word", () => {
   const all = [
     subscription({ name: "fine", behind: 3 }),
     subscription({ name: "slow", behind: 4000 }),
+    subscription({ name: "later", state: "paused", behind: 4000 }),
     subscription({ name: "over", state: "parked" }),
     subscription({ name: "again", state: "retrying" }),
   ];
@@ -22,8 +23,19 @@ test("the worst subscription stands first, each with its own word", () => {
     ["again", "Retrying"],
     ["over", "Parked"],
     ["slow", "Behind"],
+    ["later", "Paused"],
     ["fine", "Active"],
   ]);
+});
+
+test("who paused a subscription and who reads is said by name, or by id where it has none", () => {
+  const id = "01890a5d-ac96-774b-bcce-b302099a8057";
+  const names = new Map([[id, "ann"]]);
+  const paused = subscription({ state: "paused", reason: `paused by user:${id}` });
+  assert.deepEqual([reasonOf(paused, names), reasonOf(paused, new Map())], ["paused by ann", paused.reason]);
+  assert.equal(reasonOf(subscription({ reason: "the receiver answered 500" }), names), "the receiver answered 500");
+  const reader = { actor: { user: id }, since: "2026-01-31T12:00:00Z", filter: {} };
+  assert.deepEqual([readerOf(reader, names), readerOf(reader, new Map())], ["ann", `user:${id}`]);
 });
 
 test("a command of a subscription is the one that a shell takes, and means what the request does", () => {

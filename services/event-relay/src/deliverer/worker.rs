@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use events::export::{ExportPosition, Resume, Resumed, gap_before};
+use events::export::{ExportLane, ExportPosition, Resume, Resumed, gap_before};
 use events::requests::subscriptions::DeadLetter;
 use events::subject::partition_of_organization;
 use events::subscription::SendFrom;
 use events::{CloudEvent, Position, Stream, SubscriptionId, Timestamp};
 use http::{HeaderMap, HeaderValue, header};
-use store::{Backoff, Followed, ReadFilter, Record};
+use store::{Backoff, FollowReader, Followed, ReadFilter, Record};
 
 use super::Deliverer;
 use crate::cursors::{Failing, Group, Progress};
@@ -20,7 +20,7 @@ use crate::model::{State, Subscription};
 use crate::sender::Sent;
 use crate::signature::{Secret, WebhookUrl, signatures};
 
-/// Pauses between attempts at one event.
+/// Pauses between attempts at one event. None is shorter than the first one may be.
 const BACKOFF: Backoff = Backoff { first: Duration::from_secs(2), longest: Duration::from_secs(3_600) };
 /// How long a receiver may take nothing before it is given up.
 const PATIENCE_MILLIS: i64 = 3 * 24 * 3_600_000;
@@ -65,35 +65,24 @@ impl Deliverer {
             if progress.resumed != known.resumed {
                 (progress.resumed, progress.parked, progress.failing) = (known.resumed, None, None);
             }
+            // What waits is met again.
+            if progress.parked.is_none() {
+                progress.oldest = None;
+            }
         });
     }
 
     /// Sends events until the subscription changes.
     async fn send(&self, id: SubscriptionId, group: Group, known: &Subscription) -> anyhow::Result<()> {
         self.take_up(id, group, known);
-        self.send_letters(id, group, known).await?;
+        if known.paused.is_none() {
+            self.send_letters(id, group, known).await?;
+        }
         let progress = self.progress(group, id);
         if progress.parked.is_some() {
             return self.changed(id, known).await;
         }
-        let log = &self.deps.log;
-        let from = match known.from {
-            SendFrom::Behind(position) => Some(position),
-            SendFrom::Time(_) => None,
-        };
-        let from = progress.position.or(from);
-        let partition = partition_of_organization(known.organization, log.partitions());
-        let mut resume = Resume::new(from, log.id()).behind(progress.lane);
-        let begin = match (progress.record, from, known.from) {
-            (0, Some(from), _) => log.position_at(&[Stream::Exports], from.read_since()).await?,
-            (0, None, SendFrom::Time(time)) => {
-                log.position_at(&[Stream::Exports], time.plus_millis(-1)).await?
-            }
-            (record, ..) => Position::of(Stream::Exports, partition, record),
-        };
-        let filter =
-            ReadFilter { organization: Some(known.organization), ..ReadFilter::streams(&[Stream::Exports]) };
-        let mut records = log.follow(&begin, &filter).await?;
+        let (mut records, mut resume) = self.open(known, &progress).await?;
         let changed = self.changed(id, known);
         let mut changed = std::pin::pin!(changed);
         let clock = &self.deps.world.clock;
@@ -127,6 +116,38 @@ impl Deliverer {
         }
     }
 
+    /// Reads the exports from where the subscription is.
+    async fn open(
+        &self,
+        known: &Subscription,
+        progress: &Progress,
+    ) -> anyhow::Result<(FollowReader, Resume)> {
+        let log = &self.deps.log;
+        let from = match known.from {
+            SendFrom::Behind(position) => Some(position),
+            SendFrom::Time(_) => None,
+        };
+        let from = progress.position.or(from);
+        let partition = partition_of_organization(known.organization, log.partitions());
+        let horizon = log.retained(Stream::Exports).await?.horizon.sequence((Stream::Exports, partition));
+        let lane = match horizon > progress.record {
+            // What said that another run began may be gone as well.
+            true => ExportLane { run: None, ..progress.lane },
+            false => progress.lane,
+        };
+        let resume = Resume::new(from, log.id()).behind(lane);
+        let begin = match (progress.record, from, known.from) {
+            (0, Some(from), _) => log.position_at(&[Stream::Exports], from.read_since()).await?,
+            (0, None, SendFrom::Time(time)) => {
+                log.position_at(&[Stream::Exports], time.plus_millis(-1)).await?
+            }
+            (record, ..) => Position::of(Stream::Exports, partition, record),
+        };
+        let filter =
+            ReadFilter { organization: Some(known.organization), ..ReadFilter::streams(&[Stream::Exports]) };
+        Ok((log.follow(&begin, &filter).await?, resume))
+    }
+
     /// Returns once the subscription was changed or deleted.
     async fn changed(&self, id: SubscriptionId, known: &Subscription) -> anyhow::Result<()> {
         let mut changes = self.fold.changes();
@@ -156,6 +177,7 @@ impl Deliverer {
         };
         let is_early = matches!(known.from, SendFrom::Time(time) if event.recordedat < time);
         let (mut delivered, position) = (None, ExportPosition::of(&event));
+        let next = missed.is_none().then(|| resume.lane());
         for event in missed.into_iter().chain([event]) {
             if is_early || !known.filter.wants(&event) {
                 continue;
@@ -168,6 +190,7 @@ impl Deliverer {
                 self.update(group, id, |progress| progress.alerts.take(&event));
                 continue;
             }
+            self.update(group, id, |progress| progress.meet(&event, next));
             let message = render(known.format(), &event, self.page_url.as_deref());
             match self.deliver(id, group, known, &message, Some(&event)).await? {
                 Outcome::Delivered => delivered = Some(self.now()),
@@ -178,7 +201,8 @@ impl Deliverer {
         let lane = resume.lane();
         self.update(group, id, |progress| {
             progress.position = position;
-            (progress.lane, progress.record, progress.failing) = (lane, record.sequence, None);
+            (progress.lane, progress.record) = (lane, record.sequence);
+            (progress.failing, progress.oldest) = (None, None);
             progress.delivered_at = delivered.or(progress.delivered_at);
         });
         Ok(true)
@@ -199,19 +223,20 @@ impl Deliverer {
             let name = self.fold.read(named).unwrap_or_else(|| alert.environment.to_string());
             let alert = self.with_chain(known, alert).await;
             let message = render_alert(known.format(), &alert, &name, self.page_url.as_deref());
+            self.update(group, id, |progress| progress.oldest = progress.oldest.or(Some(now)));
             if self.deliver(id, group, known, &message, None).await? == Outcome::Again {
                 return Ok(false);
             }
             let at = self.now();
             self.update(group, id, |progress| {
                 progress.alerts.told(&alert);
-                (progress.failing, progress.delivered_at) = (None, Some(at));
+                (progress.failing, progress.oldest, progress.delivered_at) = (None, None, Some(at));
             });
         }
         Ok(true)
     }
 
-    /// Sends a message until the receiver has it, or it is given up.
+    /// Sends a message until the receiver has it, or it is given up. While the subscription is paused, the message waits.
     async fn deliver(
         &self,
         id: SubscriptionId,
@@ -220,6 +245,9 @@ impl Deliverer {
         message: &Message,
         event: Option<&CloudEvent>,
     ) -> anyhow::Result<Outcome> {
+        if known.paused.is_some() {
+            return self.changed(id, known).await.map(|()| Outcome::Again);
+        }
         loop {
             let failing = self.look(group, id, |progress| progress.failing.clone()).flatten();
             let wait = failing.as_ref().map_or(0, |failing| failing.next.millis_since(self.now()));
@@ -276,7 +304,8 @@ impl Deliverer {
         let now = self.now();
         let (since, attempts, refusals) =
             before.map_or((now, 0, 0), |before| (before.since, before.attempts, before.refusals));
-        let pause = pause.unwrap_or_default().max(BACKOFF.pause(attempts, &*self.deps.world.random));
+        let own = BACKOFF.pause(attempts, &*self.deps.world.random).max(BACKOFF.first);
+        let pause = pause.unwrap_or_default().max(own);
         let millis = i64::try_from(pause.as_millis()).unwrap_or(i64::MAX);
         let refusals = if refused { refusals.saturating_add(1) } else { 0 };
         Failing {

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use events::export::EventFilter;
 use events::subscription::{
     DeadLettersResent, LETTERS_AT_ONCE, LONGEST_NAME, SUBSCRIPTIONS_PER_ORGANIZATION, SendFrom,
-    SubscriptionCreated, SubscriptionDeleted, SubscriptionEvent, SubscriptionReplayed,
-    SubscriptionSecretRotated, Webhook, WebhookFormat,
+    SubscriptionCreated, SubscriptionDeleted, SubscriptionEvent, SubscriptionPaused, SubscriptionReplayed,
+    SubscriptionResumed, SubscriptionSecretRotated, Webhook, WebhookFormat,
 };
 use events::{
     Actor, AggregateKind, AggregateRef, Commit, ConsumerName, OrganizationId, Refusal, RefusalKind,
@@ -45,6 +45,8 @@ pub struct Subscription {
     pub placed: u64,
     /// The version with which a parked subscription was last told to go on.
     pub resumed: u64,
+    /// Somebody wants nothing to be sent or fetched now: since when, and who.
+    pub paused: Option<(Timestamp, Actor)>,
     /// The number of the secret.
     pub secret: u32,
     /// Until when the former secret signs, too.
@@ -100,6 +102,16 @@ pub enum Given {
         subscription: SubscriptionId,
         /// From where on.
         from: Option<SendFrom>,
+    },
+    /// Send nothing, and give nothing to programs that fetch, for a while.
+    Pause {
+        /// Of which.
+        subscription: SubscriptionId,
+    },
+    /// Go on from where it is.
+    Resume {
+        /// Which.
+        subscription: SubscriptionId,
     },
     /// Send dead letters again.
     Resend {
@@ -169,30 +181,7 @@ impl State {
         self.revision += 1;
         let version = commit.version;
         match event {
-            SubscriptionEvent::SubscriptionCreated(created) => {
-                let SubscriptionCreated { subscription, name, filter, webhook, consumer, from } = created;
-                let number = consumer.unwrap_or_default();
-                let organization = commit.organization;
-                let way = webhook.map_or(Way::Consumer(ConsumerName { organization, number }), Way::Webhook);
-                self.deleted.remove(&subscription);
-                let known = Subscription {
-                    organization,
-                    version,
-                    name,
-                    filter,
-                    way,
-                    created_at: commit.occurred_at,
-                    created_by: commit.actor.clone(),
-                    from,
-                    placed: version,
-                    resumed: version,
-                    // One that is created again has another secret.
-                    secret: u32::try_from(version).unwrap_or(u32::MAX),
-                    former_until: None,
-                    resends: Vec::new(),
-                };
-                self.subscriptions.insert(subscription, known);
-            }
+            SubscriptionEvent::SubscriptionCreated(created) => self.apply_created(commit, created),
             SubscriptionEvent::SubscriptionDeleted(deleted) => {
                 self.subscriptions.remove(&deleted.subscription);
                 self.deleted.insert(deleted.subscription, version);
@@ -211,6 +200,17 @@ impl State {
                     }
                 }
             }
+            SubscriptionEvent::SubscriptionPaused(paused) => {
+                if let Some(known) = self.subscriptions.get_mut(&paused.subscription) {
+                    known.version = version;
+                    known.paused = Some((commit.occurred_at, commit.actor.clone()));
+                }
+            }
+            SubscriptionEvent::SubscriptionResumed(resumed) => {
+                if let Some(known) = self.subscriptions.get_mut(&resumed.subscription) {
+                    (known.version, known.resumed, known.paused) = (version, version, None);
+                }
+            }
             SubscriptionEvent::DeadLettersResent(resent) => {
                 if let Some(known) = self.subscriptions.get_mut(&resent.subscription) {
                     known.version = version;
@@ -220,6 +220,33 @@ impl State {
                 }
             }
         }
+    }
+
+    fn apply_created(&mut self, commit: &Commit, created: SubscriptionCreated) {
+        let version = commit.version;
+        let SubscriptionCreated { subscription, name, filter, webhook, consumer, from } = created;
+        let number = consumer.unwrap_or_default();
+        let organization = commit.organization;
+        let way = webhook.map_or(Way::Consumer(ConsumerName { organization, number }), Way::Webhook);
+        self.deleted.remove(&subscription);
+        let known = Subscription {
+            organization,
+            version,
+            name,
+            filter,
+            way,
+            created_at: commit.occurred_at,
+            created_by: commit.actor.clone(),
+            from,
+            placed: version,
+            resumed: version,
+            paused: None,
+            // One that is created again has another secret.
+            secret: u32::try_from(version).unwrap_or(u32::MAX),
+            former_until: None,
+            resends: Vec::new(),
+        };
+        self.subscriptions.insert(subscription, known);
     }
 
     fn create(
@@ -317,9 +344,23 @@ impl Decides for State {
                 let rotated = SubscriptionSecretRotated { subscription, secret, former_until };
                 self.change(subscription, SubscriptionEvent::SubscriptionSecretRotated(rotated))
             }
+            Given::Replay { subscription, from: None } if self.known(subscription)?.paused.is_some() => {
+                let message = "the subscription is paused; resume it";
+                Err(Refusal::new(RefusalKind::Conflict, message))
+            }
             Given::Replay { subscription, from } => {
                 let replayed = SubscriptionReplayed { subscription, from };
                 self.change(subscription, SubscriptionEvent::SubscriptionReplayed(replayed))
+            }
+            // It is as it should be already.
+            Given::Pause { subscription } if self.known(subscription)?.paused.is_some() => Ok(None),
+            Given::Pause { subscription } => {
+                let paused = SubscriptionPaused { subscription };
+                self.change(subscription, SubscriptionEvent::SubscriptionPaused(paused))
+            }
+            Given::Resume { subscription } => {
+                let resumed = SubscriptionResumed { subscription };
+                self.change(subscription, SubscriptionEvent::SubscriptionResumed(resumed))
             }
             Given::Resend { subscription, sequences } => {
                 if sequences.len() > LETTERS_AT_ONCE {
@@ -342,6 +383,8 @@ impl Decides for State {
             Given::Create { organization, .. } => Some(*organization),
             Given::Rotate { subscription, .. }
             | Given::Replay { subscription, .. }
+            | Given::Pause { subscription }
+            | Given::Resume { subscription }
             | Given::Resend { subscription, .. }
             | Given::Delete { subscription } => {
                 self.subscriptions.get(subscription).map(|known| known.organization)

@@ -1,8 +1,8 @@
 //! Subscriptions with consumers on a real NATS server.
 
 use events::requests::subscriptions::{
-    ConsumerView, CreateSubscription, DeleteSubscription, ListSubscriptions, ReplaySubscription,
-    ResendDeadLetters, RotateSubscriptionSecret,
+    CreateSubscription, DeleteSubscription, ListSubscriptions, PauseSubscription, ReplaySubscription,
+    ResendDeadLetters, ResumeSubscription, RotateSubscriptionSecret, SubscriptionState, SubscriptionView,
 };
 use events::subscription::WebhookFormat;
 use events::{ConsumerName, RefusalKind};
@@ -17,13 +17,17 @@ fn fetched(name: &str, types: &[&str]) -> CreateSubscription {
 }
 
 /// Waits until so many events are pending.
-async fn pending(harness: &Harness, name: &str, count: u64) -> ConsumerView {
+async fn pending(harness: &Harness, name: &str, count: u64) -> SubscriptionView {
     eventually(DEADLINE, || async {
         let view = harness.show(name).await.unwrap();
-        let consumer = view.consumer.clone().filter(|consumer| consumer.pending == count);
-        consumer.ok_or_else(|| format!("{view:?}"))
+        let is_so = view.consumer.as_ref().is_some_and(|consumer| consumer.pending == count);
+        if is_so { Ok(view) } else { Err(format!("{view:?}")) }
     })
     .await
+}
+
+fn fetched_at(view: &SubscriptionView) -> Option<events::Timestamp> {
+    view.consumer.as_ref().and_then(|consumer| consumer.fetched_at)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -39,7 +43,7 @@ async fn a_subscription_on_nats_has_a_consumer_as_long_as_it_is_there() {
     let (agent, _) = harness.register("staging").await;
     harness.observe(agent, 1, 10).await;
     let behind = pending(&harness, "orders", 10).await;
-    assert!(behind.oldest.is_some() && behind.fetched_at.is_none(), "{behind:?}");
+    assert!(behind.oldest.is_some() && fetched_at(&behind).is_none(), "{behind:?}");
     // One that somebody else deleted is made again, from where the subscription began.
     consumers.delete(first).await.unwrap();
     pending(&harness, "orders", 10).await;
@@ -69,8 +73,8 @@ async fn a_consumer_is_left_by_a_relay_that_ends_and_deleted_by_the_next_one_if_
     assert_eq!(there.len(), 1);
     let stray = ConsumerName { organization: harness.organization, number: 7 };
     let behind = events::Position::start();
-    let wanted =
-        store::NewConsumer { name: stray, types: Vec::new(), behind, purpose: "nobody's".to_owned() };
+    let (types, purpose) = (Vec::new(), "nobody's".to_owned());
+    let wanted = store::NewConsumer { name: stray, types, behind, purpose, paused: false };
     consumers.make(&wanted).await.unwrap();
     harness.restart().await;
     eventually(DEADLINE, || async {
@@ -112,6 +116,42 @@ async fn what_a_consumer_cannot_do_is_refused_and_an_organization_has_eight() {
     assert_eq!(harness.ask(&rotate).await.unwrap_err().kind, RefusalKind::Conflict);
     let resend = ResendDeadLetters { subscription, sequences: Vec::new() };
     assert_eq!(harness.ask(&resend).await.unwrap_err().kind, RefusalKind::Conflict);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_paused_subscription_on_nats_gives_nothing_and_keeps_where_it_is() {
+    let server = NatsServer::start().await.unwrap();
+    let mut harness = Harness::start_on_nats(&server).await;
+    let consumers = harness.store.consumers.clone().unwrap();
+    harness.ask(&fetched("orders", &["kasbah.observed.*"])).await.unwrap();
+    let name = ConsumerName { organization: harness.organization, number: 1 };
+    let (agent, _) = harness.register("staging").await;
+    harness.observe(agent, 1, 4).await;
+    pending(&harness, "orders", 4).await;
+    let is_paused = async || consumers.find(name).await.unwrap().unwrap().paused;
+    let paused = harness.ask(&PauseSubscription { subscription: "orders".into() }).await.unwrap();
+    assert_eq!((paused.state, paused.behind, is_paused().await), (SubscriptionState::Paused, Some(4), true));
+    let labels = format!(
+        "organization=\"{}\",subscription=\"orders\",way=\"nats\",state=\"paused\"",
+        harness.organization
+    );
+    crate::metric(&harness, &format!("kasbah_event_relay_subscription_lag_events{{{labels}}} 4")).await;
+    crate::metric(&harness, "kasbah_event_relay_subscriptions{way=\"nats\",state=\"paused\"} 1").await;
+    // One that somebody else deleted, or let go on, is paused again.
+    consumers.delete(name).await.unwrap();
+    harness.stop_first().await;
+    harness.restart().await;
+    pending(&harness, "orders", 4).await;
+    assert!(is_paused().await);
+    consumers.pause(name, false).await.unwrap();
+    assert!(!is_paused().await);
+    harness.stop_first().await;
+    harness.restart().await;
+    pending(&harness, "orders", 4).await;
+    assert!(is_paused().await);
+    let resumed = harness.ask(&ResumeSubscription { subscription: "orders".into() }).await.unwrap();
+    assert_eq!((resumed.state, is_paused().await), (SubscriptionState::Active, false));
+    assert_eq!(resumed.consumer.unwrap().pending, 4);
 }
 
 #[tokio::test]

@@ -24,6 +24,7 @@ use futures::FutureExt as _;
 use store::embedded::{EmbeddedStore, Options};
 use store::{NewBatch, NewCommit, Parts, ReadFilter};
 use testkit::{NatsServer, eventually};
+use tokio::sync::watch;
 use world::World;
 use world::network::{Connection, Listener};
 use world::spawn::TaskHandle;
@@ -50,6 +51,50 @@ impl world::Clock for HastyClock {
     }
 }
 
+/// A clock that stands still until it is put forward.
+pub struct StillClock {
+    millis: watch::Sender<i64>,
+    began: i64,
+}
+
+impl StillClock {
+    /// At this moment.
+    pub fn start() -> Arc<Self> {
+        let began = World::real().clock.now_millis();
+        Arc::new(Self { millis: watch::Sender::new(began), began })
+    }
+
+    pub fn now(&self) -> Timestamp {
+        Timestamp(*self.millis.borrow())
+    }
+
+    pub fn put_forward_to(&self, time: Timestamp) {
+        assert!(time >= self.now());
+        self.millis.send_replace(time.0);
+    }
+
+    fn since_began(&self, millis: i64) -> Duration {
+        Duration::from_millis(u64::try_from(millis - self.began).unwrap())
+    }
+}
+
+#[async_trait]
+impl world::Clock for StillClock {
+    fn now_millis(&self) -> i64 {
+        self.now().0
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.since_began(self.now_millis())
+    }
+
+    async fn sleep(&self, duration: Duration) {
+        let until = self.monotonic() + duration;
+        let mut moves = self.millis.subscribe();
+        moves.wait_for(|millis| self.since_began(*millis) >= until).await.unwrap();
+    }
+}
+
 /// A network in which every name is this machine.
 struct LyingNames(Arc<dyn world::Network>);
 
@@ -72,6 +117,9 @@ pub struct Harness {
     pub store: Parts,
     pub world: World,
     pub bus: Arc<LocalBus>,
+    /// What relays count, all of them together.
+    pub metrics: Metrics,
+    clock: Arc<dyn world::Clock>,
     args: Args,
     pub organization: OrganizationId,
     _embedded: Option<EmbeddedStore>,
@@ -92,6 +140,11 @@ impl Drop for Running {
             task.abort();
         }
     }
+}
+
+/// Pauses are short by it.
+fn hasty(world: &World) -> Arc<dyn world::Clock> {
+    Arc::new(HastyClock(Arc::clone(&world.clock)))
 }
 
 /// A subscription with these types.
@@ -117,7 +170,25 @@ impl Harness {
         let (world, folder) = (World::real(), tempfile::tempdir().unwrap());
         let embedded = store::embedded::open(&world, folder.path(), Options::default()).unwrap();
         let parts = embedded.parts();
-        Self::start_on(world, parts, (Some(embedded), folder), change).await
+        let clock = hasty(&world);
+        Self::start_on(world, parts, (Some(embedded), folder), clock, change).await
+    }
+
+    /// The relays go by this clock.
+    pub async fn start_by(clock: Arc<StillClock>) -> Self {
+        let (world, folder) = (World::real(), tempfile::tempdir().unwrap());
+        let embedded = store::embedded::open(&world, folder.path(), Options::default()).unwrap();
+        let parts = embedded.parts();
+        Self::start_on(world, parts, (Some(embedded), folder), clock, |_| {}).await
+    }
+
+    /// On a log that can let single records leave.
+    pub async fn start_on_small_segments() -> Self {
+        let (world, folder) = (World::real(), tempfile::tempdir().unwrap());
+        let options = Options { segment_bytes: 1, ..Options::default() };
+        let embedded = store::embedded::open(&world, folder.path(), options).unwrap();
+        let (parts, clock) = (embedded.parts(), hasty(&world));
+        Self::start_on(world, parts, (Some(embedded), folder), clock, |_| {}).await
     }
 
     /// On a log of NATS.
@@ -135,13 +206,15 @@ impl Harness {
             created_by: "test".to_owned(),
         };
         let parts = store::jetstream::open(&world, options).await.unwrap().parts;
-        Self::start_on(world, parts, (None, folder), |_| {}).await
+        let clock = hasty(&world);
+        Self::start_on(world, parts, (None, folder), clock, |_| {}).await
     }
 
     async fn start_on(
         world: World,
         store: Parts,
         (embedded, folder): (Option<EmbeddedStore>, tempfile::TempDir),
+        clock: Arc<dyn world::Clock>,
         change: impl FnOnce(&mut Args),
     ) -> Self {
         let bus = Arc::new(LocalBus::new(world.clone()));
@@ -157,8 +230,20 @@ impl Harness {
         };
         change(&mut args);
         let organization = OrganizationId(world.new_uuid());
-        let (first, _embedded, _serving) = (None, embedded, serving);
-        let mut harness = Self { store, world, bus, args, organization, _embedded, folder, first, _serving };
+        let (first, _embedded, _serving, metrics) = (None, embedded, serving, Metrics::new());
+        let mut harness = Self {
+            store,
+            world,
+            bus,
+            metrics,
+            clock,
+            args,
+            organization,
+            _embedded,
+            folder,
+            first,
+            _serving,
+        };
         harness.restart().await;
         harness
     }
@@ -170,7 +255,7 @@ impl Harness {
 
     fn run_with(&self, readiness: &Readiness) -> Running {
         let mut world = self.world.clone();
-        world.clock = Arc::new(HastyClock(world.clock));
+        world.clock = Arc::clone(&self.clock);
         world.network = Arc::new(LyingNames(world.network));
         let (trigger, shutdown) = ShutdownTrigger::new();
         let deps = Deps {
@@ -181,7 +266,7 @@ impl Harness {
             consumers: self.store.consumers.clone(),
             bus: Arc::clone(&self.bus) as Arc<dyn Bus>,
             readiness: readiness.clone(),
-            metrics: Metrics::new(),
+            metrics: self.metrics.clone(),
         };
         let args = self.args.clone();
         let running = async move { event_relay::run(args, deps, shutdown).await.unwrap() };

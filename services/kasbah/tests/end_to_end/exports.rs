@@ -1,8 +1,6 @@
 //! Exported events of a real installation: by webhook, over HTTP, and in a copy of its log on NATS.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpListener;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
@@ -10,6 +8,7 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use serde_json::{Value, json};
 use testkit::{NatsServer, client_trusting, eventually, program};
 
+use crate::receiver::receiver_with;
 use crate::scene::{LIMIT, PROJECT, Scene};
 
 /// What the source says that deploys into production.
@@ -20,28 +19,13 @@ type Got = Arc<Mutex<Vec<Value>>>;
 
 /// A receiver that takes everything.
 fn receiver() -> (String, Got) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let (url, got) = (format!("http://{}/hook", listener.local_addr().unwrap()), Got::default());
+    let got = Got::default();
     let sink = Arc::clone(&got);
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let mut reader = BufReader::new(stream);
-            let (mut line, mut length) = (String::new(), 0);
-            while reader.read_line(&mut line).is_ok_and(|read| read > 2) {
-                if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length: ") {
-                    length = value.trim().parse().unwrap();
-                }
-                line.clear();
-            }
-            let mut body = vec![0; length];
-            if reader.read_exact(&mut body).is_ok() {
-                sink.lock().unwrap().push(serde_json::from_slice(&body).unwrap());
-                let answer = b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n";
-                drop(reader.get_mut().write_all(answer));
-            }
-        }
+    let url = receiver_with(move |_, body| {
+        sink.lock().unwrap().push(serde_json::from_slice(body).unwrap());
+        "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n".to_owned()
     });
-    (url, got)
+    (format!("{url}/hook"), got)
 }
 
 /// The installation's exported events behind a position.
@@ -108,7 +92,14 @@ async fn a_push_reaches_a_webhook_and_positions_survive_a_move_to_nats() {
     let events = got.lock().unwrap().clone();
     let environment = scene.kasbah.json(["env", "show", "production", "--project", PROJECT]).unwrap();
     assert!(events.iter().all(|event| event["environment"] == environment["id"]), "{events:#?}");
-    assert!(scene.kasbah.cli(["subscription", "ls"]).unwrap().contains("active"));
+    let listed = scene.kasbah.cli(["subscription", "ls"]).unwrap();
+    assert!(listed.contains("active") && listed.contains("BEHIND") && listed.contains("LAG"), "{listed}");
+    let paused = scene.kasbah.json(["subscription", "pause", "alerts"]).unwrap();
+    assert_eq!(paused["state"], "paused", "{paused:#}");
+    let shown = scene.kasbah.cli(["subscription", "show", "alerts"]).unwrap();
+    assert!(shown.contains("paused by user:"), "{shown}");
+    let resumed = scene.kasbah.json(["subscription", "resume", "alerts"]).unwrap();
+    assert_eq!(resumed["state"], "active", "{resumed:#}");
 
     let token = scene.kasbah.cli(["token", "issue", "--name", "reader", "--token-only"]).unwrap();
     let token = token.trim().to_owned();

@@ -31,6 +31,7 @@ mod login;
 mod page;
 mod pods;
 mod push;
+mod receiver;
 mod refused;
 mod replicas;
 mod retention;

@@ -141,9 +141,11 @@ impl Home {
             "showSubscription" | "deleteSubscription" | "listDeadLetters" => {
                 refused(self.each("subscription", None))
             }
-            "replaySubscription" | "rotateSubscriptionSecret" | "resendDeadLetters" => {
-                refused(self.each("subscription", Some(json!({}))))
-            }
+            "replaySubscription"
+            | "pauseSubscription"
+            | "resumeSubscription"
+            | "rotateSubscriptionSecret"
+            | "resendDeadLetters" => refused(self.each("subscription", Some(json!({})))),
             "createEnvironment" => refused(self.named("project", &json!({ "name": "spy" }))),
             "startDeployment" => refused(self.named("project", &json!({ "env": "spy" }))),
             // It answers what is missing, in the stranger's own words.
@@ -249,7 +251,7 @@ async fn everything(owner: &Person) -> Vec<Value> {
         let mut listed = owner.get(&format!("/api/v1/{path}")).await;
         // Times of last use and of fetching, and how a subscription stands whose receiver is not there, move by themselves.
         let moving: &[&str] = match path {
-            "subscriptions" => &["state", "reason", "since", "retry_at"],
+            "subscriptions" => &["state", "reason", "since", "retry_at", "position", "behind", "oldest"],
             _ => &["last_used_at", "why"],
         };
         for thing in listed["items"].as_array_mut().unwrap() {

@@ -29,8 +29,8 @@ use events::requests::repository::{BundleAt, ReadFile, ShowFetch};
 use events::requests::rights::ReviewRights;
 use events::requests::status::{ListAgentStatuses, ListObjects};
 use events::requests::subscriptions::{
-    CreateSubscription, DeleteSubscription, ListDeadLetters, ListSubscriptions, ReplaySubscription,
-    ResendDeadLetters, RotateSubscriptionSecret, ShowSubscription,
+    CreateSubscription, DeleteSubscription, ListDeadLetters, ListSubscriptions, PauseSubscription,
+    ReplaySubscription, ResendDeadLetters, ResumeSubscription, RotateSubscriptionSecret, ShowSubscription,
 };
 use events::subject::Subject;
 use events::{
@@ -409,6 +409,8 @@ async fn ask_event_relay(asking: &mut Asking<'_>) {
     asking.refused(theirs, nobodys, |id| ListDeadLetters { subscription: of(id) }).await;
     asking.refused(theirs, nobodys, |id| DeleteSubscription { subscription: of(id) }).await;
     asking.refused(theirs, nobodys, |id| ReplaySubscription { subscription: of(id), from: None }).await;
+    asking.refused(theirs, nobodys, |id| PauseSubscription { subscription: of(id) }).await;
+    asking.refused(theirs, nobodys, |id| ResumeSubscription { subscription: of(id) }).await;
     asking.refused(theirs, nobodys, |id| RotateSubscriptionSecret { subscription: of(id) }).await;
     let resend = |id| ResendDeadLetters { subscription: of(id), sequences: Vec::new() };
     asking.refused(theirs, nobodys, resend).await;

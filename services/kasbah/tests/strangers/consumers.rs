@@ -46,7 +46,8 @@ impl Two {
 
     async fn make(&self, name: ConsumerName, types: &[&str]) {
         let types = types.iter().map(|text| text.parse().unwrap()).collect();
-        let wanted = NewConsumer { name, types, behind: Position::start(), purpose: "a test".to_owned() };
+        let (behind, purpose) = (Position::start(), "a test".to_owned());
+        let wanted = NewConsumer { name, types, behind, purpose, paused: false };
         self.relay.make(&wanted).await.unwrap();
     }
 
@@ -62,7 +63,7 @@ impl Two {
 
     /// Events that were not fetched, and those that were not acknowledged.
     async fn waiting(&self, name: ConsumerName) -> (u64, u64) {
-        let (consumer, _) = self.relay.find(name).await.unwrap().unwrap();
+        let consumer = self.relay.find(name).await.unwrap().unwrap();
         (consumer.pending, consumer.unacknowledged)
     }
 }
@@ -211,6 +212,26 @@ async fn a_program_fetches_the_events_of_its_organization_and_types_each_until_i
 }
 
 #[tokio::test]
+async fn a_program_gets_nothing_while_its_consumer_is_paused_and_goes_on_where_it_was() {
+    let two = Two::start().await;
+    let mine = first(two.home);
+    two.make(mine, &[]).await;
+    two.export(two.home, 1, "kasbah.sync.finished").await;
+    let mut program = Program::connect(&two, mine);
+    assert_eq!(program.fetch_next().1, format!("{}/1", two.home));
+    two.relay.pause(mine, true).await.unwrap();
+    assert!(two.relay.find(mine).await.unwrap().unwrap().paused);
+    two.export(two.home, 2, "kasbah.sync.finished").await;
+    // A request that waits for a moment ends without an event.
+    assert_eq!(program.fetch_as(1, &json!({ "batch": 1, "expires": 500_000_000 })), []);
+    assert_eq!(two.waiting(mine).await, (1, 0));
+    assert!(two.relay.oldest(mine).await.unwrap().is_some());
+    two.relay.pause(mine, false).await.unwrap();
+    assert_eq!(program.fetch_next().1, format!("{}/2", two.home));
+    assert_eq!(two.relay.oldest(mine).await.unwrap(), None);
+}
+
+#[tokio::test]
 async fn a_subscriber_does_nothing_but_fetch_from_and_acknowledge_its_own_consumers() {
     let two = Two::start().await;
     let (mine, theirs, stream) = (first(two.home), first(two.other), two.stream.clone());
@@ -290,7 +311,7 @@ async fn one_that_floods_its_consumer_disturbs_no_other_organization() {
         assert_eq!(other.fetch_next().1, format!("{}/{number}", two.other));
     }
     assert_eq!(two.waiting(theirs).await, (0, 0));
-    let (consumer, _) = two.relay.find(mine).await.unwrap().unwrap();
+    let consumer = two.relay.find(mine).await.unwrap().unwrap();
     assert!(consumer.unacknowledged <= 256, "{consumer:?}");
 }
 

@@ -204,6 +204,7 @@ async fn each_kind_of_fact_is_said_by_one_service_alone() {
     assert_eq!(speakers(&mut users, "kasbah.keys.certificate-authority"), ["tunnel-gateway", "console"]);
     assert_eq!(speakers(&mut users, "kasbah.snapshot.head.delivery"), ["delivery"]);
     assert_eq!(speakers(&mut users, "kasbah.notice.desired.changed"), ["delivery"]);
+    assert_eq!(speakers(&mut users, "kasbah.notice.exports.followed"), ["console"]);
     assert_eq!(
         speakers(&mut users, "kasbah.stored.log.3.acme.user.one"),
         [""; 0],

@@ -1,11 +1,13 @@
 use events::configuration::{DeclaredAction, ObjectPatch};
 use serde_json::{Value, json};
 
-use super::{
-    ActionError, MAXIMUM_OPERATIONS, MAXIMUM_PATCH, Offer, built_in, check_kind, check_patch, offer,
-};
+use super::{ActionError, MAXIMUM_OPERATIONS, MAXIMUM_PATCH, Offer, Seen, built_in, check_kind, check_patch};
 
 const NOW: &str = "2026-01-31T12:00:00Z";
+
+fn offer(action: &DeclaredAction, object: &Value) -> Offer {
+    super::offer(action, &Seen::at(object.clone(), NOW))
+}
 
 fn action(when: Option<&str>, patch: ObjectPatch) -> DeclaredAction {
     DeclaredAction {
@@ -29,7 +31,7 @@ fn values_are_literal_or_come_from_the_object_and_the_time() {
         "metadata": {"annotations": {"example.com/asked": {"$cel": "now"}}},
         "spec": {"replicas": {"$cel": "spec.replicas + 1"}, "tags": [{"$cel": "metadata.name"}, "b"], "gone": null},
     });
-    let offered = offer(&action(None, ObjectPatch::Merge(patch)), &database(json!({"replicas": 2})), NOW);
+    let offered = offer(&action(None, ObjectPatch::Merge(patch)), &database(json!({"replicas": 2})));
     let expected = json!({
         "metadata": {"annotations": {"example.com/asked": NOW}},
         "spec": {"replicas": 3, "tags": ["orders", "b"], "gone": null},
@@ -37,8 +39,7 @@ fn values_are_literal_or_come_from_the_object_and_the_time() {
     assert_eq!(offered, Offer::Patch(ObjectPatch::Merge(expected)));
     let operations =
         vec![json!({"op": "replace", "path": "/spec/paused", "value": {"$cel": "!spec.paused"}})];
-    let offered =
-        offer(&action(None, ObjectPatch::Json(operations)), &database(json!({"paused": true})), NOW);
+    let offered = offer(&action(None, ObjectPatch::Json(operations)), &database(json!({"paused": true})));
     let expected = vec![json!({"op": "replace", "path": "/spec/paused", "value": false})];
     assert_eq!(offered, Offer::Patch(ObjectPatch::Json(expected)));
 }
@@ -47,9 +48,9 @@ fn values_are_literal_or_come_from_the_object_and_the_time() {
 fn an_action_is_offered_where_its_condition_holds_and_not_where_that_cannot_be_told() {
     let patch = || ObjectPatch::Merge(json!({"spec": {"paused": true}}));
     let pause = action(Some("!spec.paused"), patch());
-    assert!(matches!(offer(&pause, &database(json!({"paused": false})), NOW), Offer::Patch(_)));
-    assert_eq!(offer(&pause, &database(json!({"paused": true})), NOW), Offer::NotNow);
-    let Offer::Failed(why) = offer(&pause, &database(json!({})), NOW) else { panic!("offered") };
+    assert!(matches!(offer(&pause, &database(json!({"paused": false}))), Offer::Patch(_)));
+    assert_eq!(offer(&pause, &database(json!({"paused": true}))), Offer::NotNow);
+    let Offer::Failed(why) = offer(&pause, &database(json!({}))) else { panic!("offered") };
     assert!(why.contains("there is no field 'paused'"), "{why}");
 }
 
@@ -58,8 +59,8 @@ fn the_agents_own_objects_are_left_alone() {
     let mut own = database(json!({}));
     own["metadata"]["labels"] = json!({"app.kubernetes.io/name": "kasbah-agent"});
     let pause = action(None, ObjectPatch::Merge(json!({"spec": {"paused": true}})));
-    assert_eq!(offer(&pause, &own, NOW), Offer::NotNow);
-    assert!(matches!(offer(&pause, &database(json!({})), NOW), Offer::Patch(_)));
+    assert_eq!(offer(&pause, &own), Offer::NotNow);
+    assert!(matches!(offer(&pause, &database(json!({}))), Offer::Patch(_)));
 }
 
 #[test]
@@ -133,11 +134,11 @@ fn what_is_built_in_is_as_bounded_as_what_is_declared() {
             assert_eq!(check_patch(&action.patch), Ok(()), "{kind} {}", action.name);
             let object =
                 json!({"apiVersion": format!("{group}/v1"), "kind": kind, "metadata": {"name": "a"}});
-            assert!(!matches!(offer(action, &object, NOW), Offer::Failed(_)), "{kind} {}", action.name);
+            assert!(!matches!(offer(action, &object), Offer::Failed(_)), "{kind} {}", action.name);
         }
     }
     let suspended = json!({"apiVersion": "batch/v1", "kind": "CronJob", "spec": {"suspend": true}});
     let offered =
-        built_in("batch", "CronJob").filter(|one| matches!(offer(one, &suspended, NOW), Offer::Patch(_)));
+        built_in("batch", "CronJob").filter(|one| matches!(offer(one, &suspended), Offer::Patch(_)));
     assert_eq!(offered.map(|one| one.name.as_str()).collect::<Vec<_>>(), ["resume"]);
 }

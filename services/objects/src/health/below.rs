@@ -1,6 +1,8 @@
 //! What a workload does not say of itself: why its pods are not well. A Deployment whose image does not exist says for ten minutes that a
 //! pod is not available yet; the pod says why.
 
+use std::borrow::Borrow;
+
 use serde_json::Value;
 
 use super::view::{View, time};
@@ -27,11 +29,11 @@ pub fn selector_of_pods(workload: &Value) -> Option<Vec<(String, String)>> {
 /// The verdict on a workload that is not well, given its pods and the warnings about itself: where a pod of its newest template fails,
 /// that is the reason; where none could be made, the warning that says why. `health` is what it says of itself.
 #[must_use]
-pub fn with_pods(
+pub fn with_pods<B: Borrow<Value>>(
     workload: &Value,
     health: Health,
-    pods: &[Value],
-    warnings: &[Value],
+    pods: &[B],
+    warnings: &[B],
     now_ms: i64,
     options: &HealthOptions,
 ) -> Health {
@@ -55,15 +57,15 @@ pub fn with_pods(
 }
 
 /// Of the pods of the newest template, the message of one that fails, and when the others are to be judged again.
-fn failing_pod(
+fn failing_pod<B: Borrow<Value>>(
     workload: View<'_>,
-    pods: &[Value],
+    pods: &[B],
     now_ms: i64,
     options: &HealthOptions,
 ) -> (Option<String>, Option<i64>) {
     let mut own: Vec<View<'_>> = pods
         .iter()
-        .map(View::new)
+        .map(|pod| View::new(pod.borrow()))
         .filter(|pod| is_of(*pod, workload))
         .filter(|pod| !is_going(*pod))
         .collect();
@@ -84,9 +86,12 @@ fn failing_pod(
 }
 
 /// The newest warning that a pod could not be made, unless a pod was made since.
-fn refused_pod(pods: &[Value], warnings: &[Value]) -> Option<String> {
-    let newest_pod = pods.iter().map(|pod| made_at(View::new(pod))).max().unwrap_or(0);
-    let refused = warnings.iter().map(View::new).filter(|event| event.text("reason") == Some("FailedCreate"));
+fn refused_pod<B: Borrow<Value>>(pods: &[B], warnings: &[B]) -> Option<String> {
+    let newest_pod = pods.iter().map(|pod| made_at(View::new(pod.borrow()))).max().unwrap_or(0);
+    let refused = warnings
+        .iter()
+        .map(|event| View::new(event.borrow()))
+        .filter(|event| event.text("reason") == Some("FailedCreate"));
     let newest = refused.max_by_key(|event| event_at(*event))?;
     let message = newest.text("message").unwrap_or_default();
     (event_at(newest) >= newest_pod).then(|| format!("FailedCreate: {message}"))

@@ -21,7 +21,22 @@ fn judge(object: &Value) -> Health {
 }
 
 fn judge_with(object: &Value, options: &HealthOptions) -> Health {
-    evaluate(object, NEW_YEAR, options).expect("a health")
+    let health = evaluate(object, NEW_YEAR, options).expect("a health");
+    depends_on_no_more_than_is_said(object, options, &health);
+    health
+}
+
+fn depends_on_no_more_than_is_said(object: &Value, options: &HealthOptions, health: &Health) {
+    let view = View::new(object);
+    let group = split_api_version(view.text("apiVersion").unwrap_or_default()).unwrap_or_default().0;
+    if depends_on_more(group, view.text("kind").unwrap_or_default()) {
+        return;
+    }
+    let classes = ["standard", "local", "fast"].map(str::to_owned).into();
+    let options = HealthOptions { first_consumer_classes: classes, ..options.clone() };
+    for now in [0, NEW_YEAR, i64::MAX] {
+        assert_eq!(evaluate(object, now, &options).as_ref(), Some(health), "{object}");
+    }
 }
 
 /// Puts `spec` and `status` into an object of a kind, seen in its latest generation.

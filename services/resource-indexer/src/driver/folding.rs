@@ -174,7 +174,7 @@ impl Driver {
             let body = |record: &crate::model::Record| {
                 let body = reader.body(record.agent, &record.uid);
                 let body = body.inspect_err(|error| self.suspect(error)).ok()??;
-                serde_json::from_slice(&body).ok()
+                serde_json::from_slice(&body).ok().map(Arc::new)
             };
             let verdict = verdict_with_pods(&fold.index, slot, now, &body);
             fold.index.judge_with_pods(slot, verdict);

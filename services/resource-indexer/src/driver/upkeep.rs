@@ -47,6 +47,7 @@ impl Driver {
     pub(super) async fn keep_up(&self, upkeep: &mut Upkeep) -> Result<(), FollowError> {
         let now = self.deps.world.clock.monotonic();
         self.mend(now)?;
+        self.moments.sweep(now);
         let _some_are_left = self.judge_due();
         if upkeep.prunes(now) {
             self.prune().await?;
@@ -180,7 +181,7 @@ impl Driver {
         let links = parsed.as_ref().map(|body| fold.index.declared_links(record.agent, &record.kind, body));
         let mut verdict = parsed.map_or_else(|| record.own.clone(), |body| own_verdict(&body, now, &options));
         // Otherwise it would be due for ever.
-        verdict.recheck_at = verdict.recheck_at.filter(|at| *at > now);
+        verdict.recheck_at = verdict.recheck_at.time().filter(|at| *at > now).into();
         let verdict = before_imported(&fold.index, (record.agent, &record.kind), verdict, &record.own);
         fold.index.judge(slot, verdict);
         if let Some(links) = links {

@@ -6,11 +6,13 @@ use objects::ownership::mark_of;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::list::List;
 use super::mesh::{PeerAuthentication, Proxy};
+use super::optional::Optional;
 use super::owners::{Mark, marks_of};
-use super::record::Kind;
+use super::record::{Kind, Shared};
 use super::relations::{self, Link, Relation, Target};
-use super::text::{Strings, Text};
+use super::text::Text;
 
 /// Labels of one object that are kept.
 const LABELS: usize = 200;
@@ -19,13 +21,13 @@ const LABELS: usize = 200;
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Facts {
     /// When it was created, by its API server's clock.
-    pub created_at: Option<Timestamp>,
+    pub created_at: Optional,
     /// Counts the changes of its specification, where its kind has that.
-    pub generation: Option<i64>,
+    pub generation: Optional,
     /// Labels, by their keys.
-    pub labels: Box<[(Text, Text)]>,
+    pub labels: List<(Text, Text)>,
     /// What it points at.
-    pub links: Box<[Link]>,
+    pub links: List<Link>,
     /// The source that put it there, by its mark.
     pub source: Option<SourceId>,
     /// Which tools say that they own it.
@@ -84,8 +86,8 @@ impl Facts {
     pub fn of(body: &Value) -> Self {
         let created = body.pointer("/metadata/creationTimestamp").and_then(Value::as_str);
         Self {
-            generation: body.pointer("/metadata/generation").and_then(Value::as_i64),
-            created_at: created.and_then(|text| Timestamp::parse(text).ok()),
+            generation: body.pointer("/metadata/generation").and_then(Value::as_i64).into(),
+            created_at: created.and_then(|text| Timestamp::parse(text).ok()).into(),
             labels: labels_at(body, "/metadata/labels").into(),
             links: relations::links_of(body).into(),
             source: mark_of(body).and_then(|mark| mark.source.parse().ok()),
@@ -111,15 +113,16 @@ impl Facts {
         self.links.iter().any(is_owner)
     }
 
-    pub(crate) fn share(&mut self, strings: &mut Strings) {
-        for (key, value) in &mut *self.labels {
+    pub(crate) fn share(&mut self, shared: &mut Shared) {
+        let Shared { strings, labels, links, .. } = shared;
+        for (key, value) in self.labels.unshared() {
             strings.share(key);
             strings.share(value);
         }
+        self.links.unshared().for_each(|link| link.share(strings));
         self.marks.iter_mut().for_each(|mark| mark.share(strings));
-        for link in &mut *self.links {
-            link.share(strings);
-        }
+        labels.share(&mut self.labels);
+        links.share(&mut self.links);
     }
 }
 

@@ -6,7 +6,7 @@ use events::requests::index::{HealthState, ObjectFilter, Ownership};
 use events::{AgentId, DeploymentId, EnvironmentId, Refusal, RefusalKind};
 
 use super::environments::Asked;
-use super::index::{Place, Slot};
+use super::index::{self, Place, Slot};
 use super::kinds::{SeenKind, kinds_of};
 use super::record::{Kind, Record};
 use super::selector::Selector;
@@ -17,7 +17,8 @@ use super::view::View;
 const LONGEST: usize = 1_000;
 /// Agents that a refusal names.
 const NAMED: usize = 10;
-/// Objects of environments that are put in order for one answer. Where there are more, those beside them are walked over.
+/// Objects of environments, or with a text, that are put in order for one answer. Where there are more, those beside them are walked
+/// over.
 const SORTED: usize = 1_000;
 
 /// A filter that was read: agents and kinds are looked up.
@@ -162,7 +163,8 @@ impl Matcher {
         })
     }
 
-    /// Few objects of a cluster among which all are that are meant: those of environments, with a label, or those that are not well.
+    /// Few objects of a cluster among which all are that are meant: those of environments, with a label, those that are
+    /// not well, or those with a text.
     fn few(&self, view: &View<'_>, agent: AgentId, are_there: bool) -> Option<Vec<Slot>> {
         let of_environments = self
             .environments
@@ -178,8 +180,13 @@ impl Matcher {
             && !self.health.iter().any(|state| matches!(state, HealthState::None | HealthState::Healthy));
         // Who may not see pods sees workloads by their own verdict, which may be another one.
         // Those that are gone are not kept by how they were.
-        let by_verdict = are_there && all_are_unwell && view.sight.rights().shows_all(agent);
-        by_verdict.then(|| view.index.unwell(agent, &self.health).collect())
+        let shows_all = view.sight.rights().shows_all(agent);
+        let by_verdict = are_there && all_are_unwell && shows_all;
+        if by_verdict {
+            return Some(view.index.unwell(agent, &self.health).collect());
+        }
+        let text = self.text.as_deref().filter(|_| are_there && shows_all)?;
+        Some(view.index.with_text(agent, text, SORTED)?.into_iter().collect())
     }
 
     fn sorted<'v>(
@@ -256,25 +263,12 @@ fn deployed_to(id: DeploymentId, view: &View<'_>) -> Result<AgentId, Refusal> {
 }
 
 fn contains(view: &View<'_>, record: &Record, text: &str) -> bool {
-    let has = |part: &str| contains_letters(part, text);
+    let has = |part: &str| index::contains(part, text);
     has(&record.name)
         || has(&record.namespace)
         || has(&record.kind.kind)
         || record.facts.labels.iter().any(|(key, value)| has(key) || has(value))
         || has(&view.verdict(record).message)
-}
-
-/// Whether a text contains another one, which is in small letters, in letters of either size.
-fn contains_letters(whole: &str, part: &str) -> bool {
-    if !whole.is_ascii() {
-        return whole.to_lowercase().contains(part);
-    }
-    let (Some(first), part) = (part.bytes().next(), part.as_bytes()) else { return true };
-    let mut starts = whole.bytes().enumerate().filter(|(_, byte)| byte.to_ascii_lowercase() == first);
-    starts.any(|(start, _)| {
-        let here = whole.as_bytes().get(start..start.saturating_add(part.len()));
-        here.is_some_and(|here| here.eq_ignore_ascii_case(part))
-    })
 }
 
 fn check_lengths(filter: &ObjectFilter) -> Result<(), Refusal> {

@@ -22,7 +22,9 @@ use super::facts::{Facts, Special};
 use super::groups::Memberships;
 use super::index::{Index, Slot};
 use super::judge::{before_imported, options_of, own_verdict};
+use super::list::List;
 use super::observed::{Blind, Gap, KindState, Observed};
+use super::optional::Optional;
 use super::owners::managers_of;
 use super::record::{Kind, Record, Verdict, uid_of_kind};
 use super::text::Text;
@@ -257,12 +259,13 @@ impl Fold {
         let writer = record.written.writer_of_change(&writers, has_new_generation);
         record.writer = writer.as_ref().map(Writer::of);
         record.written = Written::by(&writers);
-        record.managers = managers_of(&writers);
-        record.hand = hand_of(&writers);
-        record.set = SetBy::later(record.set, self.applied.remove(&(agent, uid.clone())));
+        record.managers = managers_of(&writers).into();
+        record.hand = hand_of(&writers).into();
+        let applied = self.applied.remove(&(agent, uid.clone()));
+        record.set = SetBy::later(record.set.as_deref().copied(), applied).map(Box::new);
         record.version = Text::from(identity.version.as_str());
         (record.digest, record.awaits_body) = (Some(digest), body.is_err());
-        (record.gone_at, record.stated) = (None, stated);
+        (record.gone_at, record.stated) = (Optional::NONE, stated);
         self.changed(step, record, what, (body.ok(), judged), folded);
     }
 
@@ -293,7 +296,7 @@ impl Fold {
             }
         };
         // It is there, and what it is like is sent when it is asked for: that makes the next change.
-        (record.gone_at, record.stated, record.awaits_body) = (None, step.stated, true);
+        (record.gone_at, record.stated, record.awaits_body) = (Optional::NONE, step.stated, true);
         if slot.is_none() {
             record.changed_at = step.at.recorded_at;
             record.own = Verdict::unknown("its agent has not sent it in full yet");
@@ -356,7 +359,8 @@ impl Fold {
 
     /// Whether an object that is first seen was made after its kind had been listed, while nobody watched.
     fn was_made_unseen(&self, record: &Record, what: What) -> bool {
-        let made_at = record.facts.created_at.filter(|_| what == What::FirstSeen && record.changes == 0);
+        let made_at =
+            record.facts.created_at.time().filter(|_| what == What::FirstSeen && record.changes == 0);
         made_at.zip(self.known_at(record)).is_some_and(|(made_at, known_at)| made_at > known_at)
     }
 
@@ -370,7 +374,7 @@ impl Fold {
     fn gone(&mut self, step: Step, slot: Slot, why: Gone, folded: &mut Folded) {
         let Some(record) = self.index.get(slot).filter(|record| record.is_there()) else { return };
         let mut record = record.clone();
-        record.gone_at = Some(step.at.recorded_at);
+        record.gone_at = Some(step.at.recorded_at).into();
         let what = match why {
             Gone::Deleted => What::Deleted,
             Gone::Vanished | Gone::KindGone => What::Vanished,
@@ -512,13 +516,13 @@ fn new_record(agent: AgentId, identity: &ObjectIdentity, uid: &str) -> Record {
         changed_at: Timestamp(0),
         sequence: 0,
         told: (0, 0),
-        gone_at: None,
+        gone_at: Optional::NONE,
         changes: 0,
         writer: None,
         written: Written::default(),
-        managers: Box::default(),
+        managers: List::default(),
         set: None,
-        hand: None,
+        hand: Optional::NONE,
         stated: (0, 0),
         groups: Memberships::default(),
     }

@@ -104,6 +104,22 @@ impl Declaring {
         agents.filter_map(|agent| Some((*agent, Arc::clone(self.of(*agent, at)?)))).collect()
     }
 
+    /// Whether it is the same one: it is shared until it changes.
+    #[must_use]
+    pub fn is(&self, other: &Self) -> bool {
+        let (today, former) = (&self.today, &self.former);
+        today.len() == other.today.len()
+            && former.len() == other.former.len()
+            && today
+                .iter()
+                .zip(&other.today)
+                .all(|(own, others)| own.0 == others.0 && Arc::ptr_eq(own.1, others.1))
+            && former
+                .iter()
+                .zip(&other.former)
+                .all(|(own, others)| own.0 == others.0 && Arc::ptr_eq(own.1, others.1))
+    }
+
     /// The same of one agent.
     #[must_use]
     pub fn of(&self, agent: AgentId, at: Instant<'_>) -> Option<&Arc<Declared>> {

@@ -10,6 +10,7 @@ use events::requests::environments::ResourceGroup;
 use events::{AgentId, EnvironmentId, OrganizationId, ProjectId, SourceId};
 
 use super::deployed::AllDeployed;
+use super::list::List;
 use super::record::Record;
 use super::text::Text;
 
@@ -219,12 +220,12 @@ pub struct Membership {
 
 /// The environments that an object belongs to, in the order of their ids. Many objects share one list.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Memberships(pub(super) Option<Arc<[Membership]>>);
+pub struct Memberships(pub(super) List<Membership>);
 
 impl Memberships {
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = Membership> + '_ {
-        self.0.iter().flat_map(|list| list.iter().copied())
+        self.0.iter().copied()
     }
 
     /// Whether the object belongs to one of these.

@@ -5,23 +5,29 @@
 mod declared;
 mod grouped;
 mod noting;
+mod pointers;
 mod related;
+mod searched;
+mod slots;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use events::requests::index::HealthState;
 use events::{AgentId, SourceId, Timestamp};
 
 pub use grouped::{InCluster, counted};
+pub use searched::contains;
+pub use slots::Slots;
 
 use super::facts::Special;
 use super::former::Declaring;
-use super::record::{Kind, Record, plain_uid, uid_of_kind};
+use super::record::{Kind, Record, Shared, plain_uid, uid_of_kind};
 use super::relations::Key;
-use super::text::{Strings, Text};
+use super::text::Text;
 pub use declared::{Declarations, Declared};
+use pointers::{Kept, Pointers};
 
 /// An object's slot in an [`Index`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,8 +47,6 @@ pub struct Place {
 /// The objects of one kind in one cluster, by their places.
 pub type OfKind = BTreeMap<Place, Slot>;
 
-type Selecting = BTreeMap<(Text, Option<(Text, Text)>), BTreeSet<Slot>>;
-
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Index {
@@ -51,24 +55,23 @@ pub struct Index {
     free: Vec<Slot>,
     by_uid: BTreeMap<AgentId, BTreeMap<Text, Slot>>,
     places: BTreeMap<AgentId, BTreeMap<Kind, OfKind>>,
-    /// By UID that links name: objects whose owner came later are found here once it does.
-    by_named_uid: BTreeMap<AgentId, BTreeMap<Text, BTreeSet<Slot>>>,
-    by_named_key: BTreeMap<AgentId, BTreeMap<Key, BTreeSet<Slot>>>,
-    by_label: BTreeMap<AgentId, BTreeMap<(Text, Text), BTreeSet<Slot>>>,
-    /// Objects that select others by their labels, by namespace, and by a label that all of those have where there is one.
-    selecting: BTreeMap<AgentId, Selecting>,
+    /// Of a moment of the past only what leads to causes.
+    pointers: Pointers,
+    /// Of a moment of the past all pointers, once somebody asks for more than causes: most questions do not.
+    late: Option<OnceLock<Pointers>>,
     /// Objects that are there and not well, by how they are.
-    unwell: BTreeMap<AgentId, BTreeMap<HealthState, BTreeSet<Slot>>>,
+    unwell: BTreeMap<AgentId, BTreeMap<HealthState, Slots>>,
     /// Objects that wait for their imported rules.
-    asking: BTreeMap<AgentId, BTreeSet<Slot>>,
+    asking: BTreeMap<AgentId, Slots>,
     deadlines: BTreeSet<(Timestamp, Slot)>,
     /// Definitions of kinds.
-    defining: BTreeMap<AgentId, BTreeMap<Kind, BTreeSet<Slot>>>,
+    defining: BTreeMap<AgentId, BTreeMap<Kind, Slots>>,
     /// Events that say that a pod could not be made, by the UID of the object that was to have it.
-    refusing: BTreeMap<AgentId, BTreeMap<Text, BTreeSet<Slot>>>,
-    by_source: BTreeMap<AgentId, BTreeMap<SourceId, BTreeSet<Slot>>>,
+    refusing: BTreeMap<AgentId, BTreeMap<Text, Slots>>,
+    by_source: BTreeMap<AgentId, BTreeMap<SourceId, Slots>>,
     grouped: grouped::Grouped,
-    strings: Strings,
+    searched: BTreeMap<AgentId, searched::Searched>,
+    shared: Shared,
     there: BTreeMap<AgentId, u64>,
     /// What agents' configurations declare of their objects, and did.
     declaring: Declaring,
@@ -135,7 +138,20 @@ impl Index {
         agent: AgentId,
         label: &(Text, Text),
     ) -> impl Iterator<Item = Slot> + use<'a> {
-        self.by_label.get(&agent).and_then(|labels| labels.get(label)).into_iter().flatten().copied()
+        self.all_pointers().labelled(agent, label).into_iter().flatten().copied()
+    }
+
+    fn all_pointers(&self) -> &Pointers {
+        let Some(late) = &self.late else { return &self.pointers };
+        late.get_or_init(|| {
+            let mut pointers = Pointers::default();
+            for slot in self.slots() {
+                if let Some(record) = self.get(slot) {
+                    pointers.note((slot, record), Kept::All, None, true);
+                }
+            }
+            pointers
+        })
     }
 
     /// Objects that are not well in one of these ways. Which of `None` and `Healthy` are so is not kept.

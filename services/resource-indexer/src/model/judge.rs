@@ -1,10 +1,11 @@
 //! Verdicts on objects: by themselves, and of workloads with the reason that their pods give.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use events::requests::index::HealthState;
 use events::{AgentId, Timestamp};
-use objects::health::{HealthOptions, evaluate, with_pods};
+use objects::health::{HealthOptions, depends_on_more, evaluate, with_pods};
 use serde_json::Value;
 
 use super::facts::Special;
@@ -117,25 +118,51 @@ pub fn controller_of(index: &Index, record: &Record) -> Option<Slot> {
     })
 }
 
-/// The verdict on a workload with its pods, where they change it. `body` reads an object's newest body.
+/// Whether the verdict on an object by itself was the same at each moment since it changed last, under the rules by which it was made.
 #[must_use]
-pub fn verdict_with_pods(
-    index: &Index,
-    slot: Slot,
-    now: Timestamp,
-    body: &dyn Fn(&Record) -> Option<Value>,
-) -> Option<Verdict> {
+pub fn was_always(Record { kind, own, .. }: &Record) -> bool {
+    // What is well now was well before.
+    let is_well = matches!(own.state, HealthState::Healthy | HealthState::None);
+    let is_of_rule = matches!(own.rule, Rule::Deletion | Rule::Declared | Rule::BuiltIn | Rule::Generic);
+    let depends_on_object = is_of_rule && !depends_on_more(&kind.group, &kind.kind);
+    own.recheck_at.is_none() && !own.asks && (is_well || depends_on_object)
+}
+
+/// What reads the newest body of an object.
+pub type ReadBody<'a> = dyn Fn(&Record) -> Option<Arc<Value>> + 'a;
+
+/// The verdict on a workload with its pods, where they change it.
+#[must_use]
+pub fn verdict_with_pods(index: &Index, slot: Slot, now: Timestamp, body: &ReadBody<'_>) -> Option<Verdict> {
     let workload = index.get(slot).filter(|record| asks_pods(record))?;
     let (options, object) = (options_of(index, workload.agent, &workload.kind), body(workload)?);
     let own = evaluate(&object, now.0, &options)?;
     let (pods, makers) = pods_to_ask(index, workload);
-    let pods: Vec<Value> = pods.into_iter().filter_map(body).collect();
+    let pods: Vec<Arc<Value>> = pods.into_iter().filter_map(body).collect();
     let mut refusing: Vec<&Record> =
         makers.iter().flat_map(|maker| index.refusing(maker.agent, &maker.uid)).collect();
     refusing.sort_by_key(|event| std::cmp::Reverse(event.changed_at));
-    let warnings: Vec<Value> = refusing.into_iter().take(WARNINGS).filter_map(body).collect();
+    let warnings: Vec<Arc<Value>> = refusing.into_iter().take(WARNINGS).filter_map(body).collect();
     let judged = Verdict::from(Some(with_pods(&object, own, &pods, &warnings, now.0, &options)));
     (judged != workload.own).then_some(judged)
+}
+
+/// The same where all verdicts of objects by themselves are of that instant: nothing is read where no pod can give a reason.
+#[must_use]
+pub fn verdict_with_judged_pods(
+    index: &Index,
+    slot: Slot,
+    now: Timestamp,
+    body: &ReadBody<'_>,
+) -> Option<Verdict> {
+    let workload = index.get(slot).filter(|record| asks_pods(record))?;
+    let (pods, makers) = pods_to_ask(index, workload);
+    let is_well = |pod: &&Record| {
+        pod.own.state == HealthState::Healthy && pod.own.rule == Rule::BuiltIn && pod.own.recheck_at.is_none()
+    };
+    let is_refused = makers.iter().any(|maker| index.refusing(maker.agent, &maker.uid).next().is_some());
+    let gives_none = pods.iter().all(is_well) && !is_refused && workload.own.recheck_at.is_none();
+    if gives_none { None } else { verdict_with_pods(index, slot, now, body) }
 }
 
 /// The newest pod of a workload, which tells its newest template, and those that are not well: others give no reason. And what makes its
@@ -161,7 +188,7 @@ fn pods_to_ask<'a>(index: &'a Index, workload: &'a Record) -> (Vec<&'a Record>, 
         makers.extend(&below);
         owners = below;
     }
-    pods.sort_by_key(|pod| (std::cmp::Reverse(pod.facts.created_at), pod.name.clone()));
+    pods.sort_by_key(|pod| (std::cmp::Reverse(pod.facts.created_at.time()), pod.name.clone()));
     let is_well = |pod: &Record| matches!(pod.own.state, HealthState::Healthy | HealthState::None);
     let newest = pods.first().copied();
     let unwell = pods.iter().skip(1).filter(|pod| !is_well(pod)).take(PODS);

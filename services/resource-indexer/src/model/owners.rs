@@ -109,7 +109,7 @@ fn is_of_nobody(manager: &str) -> bool {
 /// The field managers that may own an object: those that apply it, or else the one that wrote to it first of those known. People's own are
 /// left out.
 #[must_use]
-pub fn managers_of(writers: &[FieldWriter]) -> Box<[Text]> {
+pub fn managers_of(writers: &[FieldWriter]) -> Vec<Text> {
     let own = || {
         let whole = writers.iter().filter(|writer| writer.subresource.is_empty());
         whole.filter(|writer| !is_of_nobody(&writer.manager))

@@ -8,12 +8,14 @@ use serde::{Deserialize, Serialize};
 use super::deployed::SetBy;
 use super::facts::Facts;
 use super::groups::Memberships;
+use super::list::{List, Lists};
+use super::optional::Optional;
 use super::relations::{Key, Link};
 use super::text::{Strings, Text};
 use super::writers::{Writer, Written};
 
 /// A group and kind.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Kind {
     /// API group, empty for the core group.
     pub group: Text,
@@ -95,7 +97,7 @@ pub struct Record {
     /// Epoch and sequence of the observation that told of the newest change.
     pub told: (u64, u64),
     /// When it was recorded as gone; absent while it is there.
-    pub gone_at: Option<Timestamp>,
+    pub gone_at: Optional,
     /// How many changes of it were recorded: the number of the newest one.
     pub changes: u64,
     /// Who wrote it last.
@@ -103,11 +105,11 @@ pub struct Record {
     /// Everybody who had written to it by then.
     pub written: Written,
     /// The field managers that may own it.
-    pub managers: Box<[Text]>,
+    pub managers: List<Text>,
     /// The sync that set it last, as its agent's applier said.
-    pub set: Option<SetBy>,
+    pub set: Option<Box<SetBy>>,
     /// The last time that a writer other than Kubernetes' own components wrote the object itself.
-    pub hand: Option<Timestamp>,
+    pub hand: Optional,
     /// In which epoch and with which sequence its agent stated it last. Stored beside it, as lists restate much that did not change.
     #[serde(skip)]
     pub stated: (u64, u64),
@@ -152,15 +154,38 @@ impl Record {
         self.facts.links.iter().chain(&*self.declared)
     }
 
-    pub(crate) fn share(&mut self, strings: &mut Strings) {
+    pub(crate) fn share(&mut self, shared: &mut Shared) {
+        self.facts.share(shared);
+        let Shared { strings, managers, .. } = shared;
         self.kind.share(strings);
+        strings.share_known(&mut self.name);
         for text in [&mut self.version, &mut self.namespace, &mut self.own.message] {
             strings.share(text);
         }
         self.writer.iter_mut().for_each(|writer| writer.share(strings));
-        self.managers.iter_mut().for_each(|manager| strings.share(manager));
-        self.facts.share(strings);
+        self.managers.unshared().for_each(|manager| strings.share(manager));
+        managers.share(&mut self.managers);
         self.declared.iter_mut().for_each(|link| link.share(strings));
+    }
+}
+
+/// What many objects share.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    pub(crate) strings: Strings,
+    pub(crate) labels: Lists<(Text, Text)>,
+    pub(crate) links: Lists<Link>,
+    pub(crate) managers: Lists<Text>,
+}
+
+impl Shared {
+    /// Lets go of what nothing uses.
+    pub(crate) fn sweep(&mut self) {
+        self.labels.sweep();
+        self.links.sweep();
+        self.managers.sweep();
+        // The lists held some.
+        self.strings.sweep();
     }
 }
 
@@ -178,7 +203,7 @@ pub struct Verdict {
     /// Which rule judged.
     pub rule: Rule,
     /// When to judge again even if the object does not change.
-    pub recheck_at: Option<Timestamp>,
+    pub recheck_at: Optional,
     /// An imported rule is to judge it, and was not asked yet.
     pub asks: bool,
 }
@@ -230,7 +255,7 @@ impl Verdict {
     fn without_rule(state: HealthState, message: &str) -> Self {
         let message = Text::from(message);
         let (terminating, optional, asks) = (false, false, false);
-        Self { state, message, terminating, optional, rule: Rule::None, recheck_at: None, asks }
+        Self { state, message, terminating, optional, rule: Rule::None, recheck_at: Optional::NONE, asks }
     }
 
     /// What an imported rule says.
@@ -243,7 +268,7 @@ impl Verdict {
     #[must_use]
     pub fn asking(former: &Self) -> Self {
         let verdict = if former.rule == Rule::Imported {
-            Self { recheck_at: None, ..former.clone() }
+            Self { recheck_at: Optional::NONE, ..former.clone() }
         } else {
             Self::imported(HealthState::Progressing, "its imported rule has not been asked yet")
         };
@@ -260,7 +285,7 @@ impl Verdict {
     /// Whether it has to be judged again at this instant.
     #[must_use]
     pub fn is_due(&self, now: Timestamp) -> bool {
-        self.recheck_at.is_some_and(|at| at <= now)
+        self.recheck_at.time().is_some_and(|at| at <= now)
     }
 
     /// As it is answered.
@@ -305,7 +330,7 @@ impl From<Option<Health>> for Verdict {
             terminating: health.terminating,
             optional: health.optional,
             rule,
-            recheck_at: health.recheck_at.map(Timestamp),
+            recheck_at: health.recheck_at.into(),
             asks: false,
         }
     }

@@ -151,7 +151,7 @@ impl Relation {
 }
 
 /// One relation, as the body of one object states it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Link {
     /// How.
     pub relation: Relation,
@@ -160,7 +160,7 @@ pub struct Link {
 }
 
 /// What a link names.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Target {
     /// One object: another one of that name is not meant.
     Uid(Text, Key),
@@ -173,7 +173,7 @@ pub enum Target {
 }
 
 /// The name of an object in its cluster.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Key {
     /// Its kind.
     pub kind: Kind,

@@ -11,11 +11,11 @@ use super::text::{Strings, Text};
 const REQUIREMENTS: usize = 100;
 
 /// All requirements hold of what it selects.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Selector(Box<[Requirement]>);
 
 /// One requirement of a selector.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Requirement {
     /// The label has one of these values.
     In(Text, Box<[Text]>),

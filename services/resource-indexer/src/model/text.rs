@@ -4,25 +4,18 @@ use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::fmt;
-use std::hash::{Hash, Hasher};
 use std::ops::Deref;
-use std::sync::Arc;
 
+use arcstr::ArcStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Immutable text, cheap to clone. Many objects share one, so that equal texts are mostly found to be so without reading them.
-#[derive(Clone, Eq)]
-pub struct Text(Arc<str>);
-
-impl PartialEq for Text {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0
-    }
-}
+/// Immutable text of one word, cheap to clone. Many objects share one, so that equal texts are mostly found to be so without reading them.
+#[derive(Clone, PartialEq, Eq, Hash, Default)]
+pub struct Text(ArcStr);
 
 impl Ord for Text {
     fn cmp(&self, other: &Self) -> Ordering {
-        if Arc::ptr_eq(&self.0, &other.0) { Ordering::Equal } else { self.0.cmp(&other.0) }
+        if ArcStr::ptr_eq(&self.0, &other.0) { Ordering::Equal } else { self.0.cmp(&other.0) }
     }
 }
 
@@ -32,21 +25,9 @@ impl PartialOrd for Text {
     }
 }
 
-impl Hash for Text {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.hash(state);
-    }
-}
-
-impl Default for Text {
-    fn default() -> Self {
-        Self::from("")
-    }
-}
-
 impl From<&str> for Text {
     fn from(text: &str) -> Self {
-        Self(Arc::from(text))
+        Self(ArcStr::from(text))
     }
 }
 
@@ -99,21 +80,28 @@ impl<'de> Deserialize<'de> for Text {
 
 /// Keeps one copy of each text. Only looked up in, never iterated in an order that matters.
 #[derive(Debug, Clone, Default)]
-pub struct Strings(HashSet<Arc<str>>);
+pub struct Strings(HashSet<ArcStr>);
 
 impl Strings {
     /// Replaces a text by the copy that is kept.
     pub fn share(&mut self, text: &mut Text) {
-        match self.0.get(&*text.0) {
-            Some(kept) => text.0 = Arc::clone(kept),
+        match self.0.get(text.0.as_str()) {
+            Some(kept) => text.0 = ArcStr::clone(kept),
             None => {
-                self.0.insert(Arc::clone(&text.0));
+                self.0.insert(ArcStr::clone(&text.0));
             }
+        }
+    }
+
+    /// Replaces a text by the copy that is kept, if there is one: for those of which most objects have one of their own.
+    pub fn share_known(&self, text: &mut Text) {
+        if let Some(kept) = self.0.get(text.0.as_str()) {
+            text.0 = ArcStr::clone(kept);
         }
     }
 
     /// Lets go of what nobody else holds.
     pub fn sweep(&mut self) {
-        self.0.retain(|text| Arc::strong_count(text) > 1);
+        self.0.retain(|text| ArcStr::strong_count(text).is_some_and(|count| count > 1));
     }
 }

@@ -1,9 +1,10 @@
 //! Whose write a change of an object was.
 
+use events::Sha256;
 use events::observation::FieldWriter;
-use events::{Sha256, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use super::optional::Optional;
 use super::text::{Strings, Text};
 
 /// Who wrote an object last. Many objects share the texts.
@@ -12,7 +13,7 @@ pub struct Writer {
     manager: Text,
     operation: Text,
     subresource: Text,
-    at: Option<Timestamp>,
+    at: Optional,
 }
 
 impl Writer {
@@ -22,7 +23,7 @@ impl Writer {
         let FieldWriter { manager, operation, subresource, at } = writer;
         let [manager, operation, subresource] =
             [manager, operation, subresource].map(|text| Text::from(text.as_str()));
-        Self { manager, operation, subresource, at: *at }
+        Self { manager, operation, subresource, at: (*at).into() }
     }
 
     /// As it is answered.
@@ -30,7 +31,7 @@ impl Writer {
     pub fn answer(&self) -> FieldWriter {
         let Self { manager, operation, subresource, at } = self;
         let [manager, operation, subresource] = [manager, operation, subresource].map(Text::to_string);
-        FieldWriter { manager, operation, subresource, at: *at }
+        FieldWriter { manager, operation, subresource, at: at.time() }
     }
 
     pub(crate) fn share(&mut self, strings: &mut Strings) {
@@ -77,6 +78,8 @@ fn mark_of(writer: &FieldWriter) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use events::Timestamp;
+
     use super::*;
 
     fn writer(manager: &str, subresource: &str, at: i64) -> FieldWriter {

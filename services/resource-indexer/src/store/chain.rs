@@ -50,6 +50,22 @@ pub struct StoredChange {
     pub before: BodyBefore,
 }
 
+/// A change as a row has it. The texts of who wrote it stand once in the row: most readers look for one change among many.
+#[derive(Debug, Clone)]
+pub(super) struct InRow {
+    pub(super) number: u64,
+    pub(super) sequence: u64,
+    pub(super) recorded_at: Timestamp,
+    seen_at: Timestamp,
+    not_before: Option<Timestamp>,
+    pub(super) what: What,
+    /// The place among the row's writers, and when.
+    writer: Option<(usize, Option<Timestamp>)>,
+    health: HealthState,
+    is_listed: bool,
+    pub(super) before: BodyBefore,
+}
+
 /// A row, unpacked as far as adding to it needs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Chain {
@@ -72,7 +88,7 @@ const BODY_SHIFT: u8 = 6;
 
 impl Chain {
     /// One of some changes that follow each other, the oldest first; `body` is the one after the newest.
-    pub(super) fn of(changes: Vec<StoredChange>, body: Option<Bytes>) -> Self {
+    pub(super) fn of(changes: &[StoredChange], body: Option<Bytes>) -> Self {
         let mut chain = Self { body, ..Self::default() };
         let mut written = Vec::new();
         for change in changes {
@@ -87,34 +103,40 @@ impl Chain {
         self.first.saturating_add(self.count).saturating_sub(1)
     }
 
-    fn push(&mut self, change: StoredChange, body: Option<Bytes>) {
-        let mut written = Vec::from(std::mem::take(&mut self.changes));
-        self.write(change, &mut written);
-        (self.changes, self.body) = (written.into(), body);
-    }
-
-    /// The row with the next change, after which the body is another one; `None` where another row begins with it.
-    pub(super) fn longer(&self, change: &StoredChange, body: Option<&Bytes>) -> Option<(Self, Vec<u8>)> {
+    /// Adds the next change, after which the body is another one, and gives the row; `None`, and nothing is added, where another row begins
+    /// with it.
+    pub(super) fn push(&mut self, change: &StoredChange, body: Option<&Bytes>) -> Option<Vec<u8>> {
         let length = |body: Option<&Bytes>| body.map_or(0, Bytes::len);
         let work = self.count.saturating_mul(u64::try_from(length(self.body.as_ref())).unwrap_or(u64::MAX));
         let is_quick = self.count < FEW || (self.count < CHANGES && work < WORK);
         if change.number != self.number().saturating_add(1) || !is_quick {
             return None;
         }
-        let mut longer = self.clone();
-        longer.push(change.clone(), body.cloned());
-        let row = longer.row();
         let room = length(body).next_power_of_two().max(PAGE).saturating_sub(BESIDE);
-        (row.len() <= room).then_some((longer, row))
+        let before = (self.first, self.count, self.sequence, self.recorded_at);
+        let (writers, written) = (self.writers.len(), self.changes.len());
+        let body_before = std::mem::replace(&mut self.body, body.cloned());
+        let mut changes = Vec::from(std::mem::take(&mut self.changes));
+        self.write(change, &mut changes);
+        self.changes = changes.into();
+        let row = self.row();
+        if row.len() <= room {
+            return Some(row);
+        }
+        (self.first, self.count, self.sequence, self.recorded_at) = before;
+        self.writers.truncate(writers);
+        self.changes.truncate(written);
+        self.body = body_before;
+        None
     }
 
-    fn write(&mut self, change: StoredChange, out: &mut Vec<u8>) {
-        let StoredChange { number, sequence, recorded_at, seen_at, what, .. } = change;
+    fn write(&mut self, change: &StoredChange, out: &mut Vec<u8>) {
+        let StoredChange { number, sequence, recorded_at, seen_at, what, health, is_listed, .. } = *change;
         let is_first = self.count == 0;
         if is_first {
             self.first = number;
         }
-        let before = if is_first { BodyBefore::Unknown } else { change.before };
+        let before = if is_first { &BodyBefore::Unknown } else { &change.before };
         let kept = match before {
             BodyBefore::Same => 0,
             BodyBefore::Unknown => 1,
@@ -123,13 +145,13 @@ impl Chain {
         };
         let flags = [
             code_of(what),
-            if change.is_listed { LISTED } else { 0 },
+            if is_listed { LISTED } else { 0 },
             if change.writer.is_some() { WRITTEN } else { 0 },
             if change.writer.as_ref().is_some_and(|writer| writer.at.is_some()) { WRITTEN_AT } else { 0 },
             kept << BODY_SHIFT,
         ];
         out.push(flags.into_iter().fold(0, |all, flag| all | flag));
-        out.push(health_code(change.health));
+        out.push(health_code(health));
         put_signed(out, difference(sequence, self.sequence));
         put_signed(out, recorded_at.0.wrapping_sub(self.recorded_at));
         put_signed(out, seen_at.0.wrapping_sub(recorded_at.0));
@@ -140,32 +162,34 @@ impl Chain {
                 .map_or(0, |first| recorded_at.0.abs_diff(first.0.min(recorded_at.0)).saturating_add(1));
             put_number(out, before);
         }
-        if let Some(writer) = change.writer {
-            let at = writer.at;
+        if let Some(writer) = &change.writer {
             put_number(out, self.place_of(writer));
-            if let Some(at) = at {
+            if let Some(at) = writer.at {
                 put_signed(out, at.0.wrapping_sub(seen_at.0));
             }
         }
         match before {
             BodyBefore::Same | BodyBefore::Unknown => {}
-            BodyBefore::Whole(body) => put_bytes(out, &body),
+            BodyBefore::Whole(body) => put_bytes(out, body),
             BodyBefore::Delta { head, tail, length, middle } => {
                 for size in [head, tail, length] {
-                    put_size(out, size);
+                    put_size(out, *size);
                 }
-                put_bytes(out, &middle);
+                put_bytes(out, middle);
             }
         }
         (self.sequence, self.recorded_at) = (sequence, recorded_at.0);
         self.count = self.count.saturating_add(1);
     }
 
-    fn place_of(&mut self, writer: FieldWriter) -> u64 {
-        let writer = FieldWriter { at: None, ..writer };
-        let found = self.writers.iter().position(|known| *known == writer);
+    fn place_of(&mut self, writer: &FieldWriter) -> u64 {
+        let FieldWriter { manager, operation, subresource, at: _ } = writer;
+        let is_it = |known: &FieldWriter| {
+            (&known.manager, &known.operation, &known.subresource) == (manager, operation, subresource)
+        };
+        let found = self.writers.iter().position(is_it);
         let place = found.unwrap_or_else(|| {
-            self.writers.push(writer);
+            self.writers.push(FieldWriter { at: None, ..writer.clone() });
             self.writers.len().saturating_sub(1)
         });
         u64::try_from(place).unwrap_or(u64::MAX)
@@ -173,6 +197,11 @@ impl Chain {
 
     /// The changes, the oldest first.
     pub(super) fn changes(&self) -> Result<Vec<StoredChange>, Damaged> {
+        Ok(self.in_row()?.iter().map(|change| self.stored(change)).collect())
+    }
+
+    /// The same as the row has them.
+    pub(super) fn in_row(&self) -> Result<Vec<InRow>, Damaged> {
         let mut input = Input::new(self.changes.clone());
         let (mut sequence, mut recorded_at) = (0_u64, 0_i64);
         let mut changes = Vec::new();
@@ -185,11 +214,31 @@ impl Chain {
         Ok(changes)
     }
 
+    /// A change of the row, whole.
+    pub(super) fn stored(&self, change: &InRow) -> StoredChange {
+        let writer = change.writer.and_then(|(place, at)| {
+            let known = self.writers.get(place)?;
+            Some(FieldWriter { at, ..known.clone() })
+        });
+        StoredChange {
+            number: change.number,
+            sequence: change.sequence,
+            recorded_at: change.recorded_at,
+            seen_at: change.seen_at,
+            not_before: change.not_before,
+            what: change.what,
+            writer,
+            health: change.health,
+            is_listed: change.is_listed,
+            before: change.before.clone(),
+        }
+    }
+
     fn read_change(
         &self,
         input: &mut Input,
         (number, sequence, recorded_at): (u64, u64, i64),
-    ) -> Result<StoredChange, Damaged> {
+    ) -> Result<InRow, Damaged> {
         let flags = input.byte()?;
         let health = health_of(input.byte()?)?;
         let sequence = sequence.wrapping_add_signed(input.signed()?);
@@ -200,9 +249,9 @@ impl Chain {
         let not_before =
             before.checked_sub(1).map(|before| Timestamp(recorded_at.wrapping_sub_unsigned(before)));
         let writer = (flags & WRITTEN != 0).then(|| {
-            let known = self.writers.get(input.size()?).ok_or(Damaged)?;
+            let place = Some(input.size()?).filter(|place| *place < self.writers.len()).ok_or(Damaged)?;
             let at = (flags & WRITTEN_AT != 0).then(|| input.signed()).transpose()?;
-            Ok(FieldWriter { at: at.map(|at| Timestamp(at.wrapping_add(seen_at))), ..known.clone() })
+            Ok((place, at.map(|at| Timestamp(at.wrapping_add(seen_at)))))
         });
         let writer = writer.transpose()?;
         let before = match flags >> BODY_SHIFT {
@@ -216,7 +265,7 @@ impl Chain {
         };
         let (recorded_at, seen_at) = (Timestamp(recorded_at), Timestamp(seen_at));
         let is_listed = flags & LISTED != 0;
-        Ok(StoredChange {
+        Ok(InRow {
             number,
             sequence,
             recorded_at,

@@ -39,18 +39,27 @@ fn add_to_object(writing: &WriteTransaction, object: &[u8], changes: &[&Change])
     let mut newest = row.map(|row| Ok::<_, StoreError>((Chain::read(&row)?, row))).transpose()?;
     for change in changes {
         let (stored, body) = next(newest.as_ref().and_then(|(chain, _)| chain.body.as_ref()), change);
-        let longer = newest.as_ref().and_then(|(chain, _)| chain.longer(&stored, body.as_ref()));
-        if let (None, Some((full, row))) = (&longer, &newest) {
-            put(writing, CHANGES, &change_key(object, full.number()), row)?;
+        let Some((chain, row)) = &mut newest else {
+            newest = Some(begun(&stored, body));
+            continue;
+        };
+        match chain.push(&stored, body.as_ref()) {
+            Some(longer) => *row = longer,
+            None => {
+                put(writing, CHANGES, &change_key(object, chain.number()), row)?;
+                newest = Some(begun(&stored, body));
+            }
         }
-        newest = longer.or_else(|| {
-            let chain = Chain::of(vec![stored], body);
-            let row = chain.row();
-            Some((chain, row))
-        });
     }
     newest.map(|(_, row)| put(writing, RECENT, object, &row)).transpose()?;
     Ok(())
+}
+
+/// A row of one change.
+fn begun(change: &StoredChange, body: Option<Bytes>) -> (Chain, Vec<u8>) {
+    let chain = Chain::of(std::slice::from_ref(change), body);
+    let row = chain.row();
+    (chain, row)
 }
 
 /// A change as it is stored behind a state, and the body after it.

@@ -119,5 +119,5 @@ fn cut(writing: &WriteTransaction, object: &[u8], number: u64) -> Result<(), Sto
     if let Some(base) = changes.first_mut().filter(|base| base.number == number) {
         base.is_listed = false;
     }
-    put(writing, table, &key, &Chain::of(changes, chain.body).row())
+    put(writing, table, &key, &Chain::of(&changes, chain.body).row())
 }

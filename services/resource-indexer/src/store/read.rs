@@ -1,48 +1,81 @@
 //! Reading the database, as it was when the reader was made.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use events::{AgentId, Timestamp};
 use parking_lot::Mutex;
-use redb::{AccessGuard, ReadTransaction, ReadableTable};
+use redb::{AccessGuard, ReadOnlyTable, ReadTransaction, ReadableTable};
 
-use super::chain::{Chain, StoredChange};
+use super::chain::{Chain, InRow, StoredChange};
 use super::keys::{self, Partitions, change_key, object_key};
 use super::timeline::{self, Entry};
 use super::{
     AGENTS, CHANGES, DIRECTORY_KEY, META, OBJECTS, RECENT, STANDING_KEY, STATED, Standing, StoreError,
     TIMELINE, TUNNELS_KEY, Table, decode, guarded, whole_record,
 };
-use crate::model::{Directory, Fold, Observed, Tunnels};
+use crate::model::{Directory, Fold, Observed, Record, Tunnels};
+
+/// Objects that are handed over at once while they are loaded.
+const LOADED_AT_ONCE: usize = 1_000;
+/// How often as many are decoded ahead.
+const LOADED_AHEAD: usize = 4;
 
 /// One consistent state of the database.
 pub struct Reader {
     reading: ReadTransaction,
     partitions: Partitions,
+    /// The tables of changes, opened once: to open one is to look it up.
+    changes: OnceLock<Opened>,
+    recent: OnceLock<Opened>,
     /// The row that was read last, and its key: what is asked next of an object is mostly in the same one.
     last: Mutex<Option<(Vec<u8>, Arc<Row>)>>,
 }
 
+/// A table that was opened for reading.
+pub(super) type Opened = ReadOnlyTable<&'static [u8], &'static [u8]>;
+
 pub(super) type Pair<'a> = (AccessGuard<'a, &'static [u8]>, AccessGuard<'a, &'static [u8]>);
 
 /// Changes that follow each other, the oldest first, and the body after the newest.
-struct Row {
-    changes: Vec<StoredChange>,
-    body: Option<Bytes>,
+pub(super) struct Row {
+    chain: Chain,
+    changes: Vec<InRow>,
 }
 
 impl Row {
-    fn read(row: &[u8]) -> Result<Self, StoreError> {
+    pub(super) fn read(row: &[u8]) -> Result<Self, StoreError> {
         let chain = Chain::read(row)?;
-        let changes = chain.changes().map_err(|error| StoreError::encoding(&error))?;
-        Ok(Self { changes, body: chain.body })
+        let changes = chain.in_row().map_err(|error| StoreError::encoding(&error))?;
+        Ok(Self { chain, changes })
+    }
+
+    /// The newest change up to a number that is such a one.
+    pub(super) fn newest(&self, until: u64, is_such: impl Fn(&InRow) -> bool) -> Option<StoredChange> {
+        let found = self.changes.iter().rev().find(|change| change.number <= until && is_such(change));
+        found.map(|change| self.chain.stored(change))
+    }
+
+    /// Changes up to a number, the newest first.
+    fn back(self: Arc<Self>, until: u64) -> impl Iterator<Item = StoredChange> {
+        (0..self.changes.len()).rev().filter_map(move |place| {
+            let change = self.changes.get(place).filter(|change| change.number <= until)?;
+            Some(self.chain.stored(change))
+        })
+    }
+
+    /// The number before the oldest change, where changes up to `until` may be in another row.
+    pub(super) fn before(&self, until: u64) -> Option<u64> {
+        // What is before the oldest one has left.
+        let first = self.changes.first().map(|first| first.number).filter(|first| *first <= until);
+        first.and_then(|first| first.checked_sub(1))
     }
 
     /// The body after a change.
-    fn body_after(&self, number: u64) -> Result<Option<Bytes>, StoreError> {
-        let mut body = self.body.clone();
+    pub(super) fn body_after(&self, number: u64) -> Result<Option<Bytes>, StoreError> {
+        let mut body = self.chain.body.clone();
         for change in self.changes.iter().rev().take_while(|change| change.number > number) {
             body = change.before.body(body.as_ref()).map_err(|error| StoreError::encoding(&error))?;
         }
@@ -75,7 +108,8 @@ pub struct Loaded {
 
 impl Reader {
     pub(super) fn new(reading: ReadTransaction, partitions: Partitions) -> Self {
-        Self { reading, partitions, last: Mutex::new(None) }
+        let (changes, recent) = (OnceLock::new(), OnceLock::new());
+        Self { reading, partitions, changes, recent, last: Mutex::new(None) }
     }
 
     /// How the log's streams are cut.
@@ -92,9 +126,20 @@ impl Reader {
         }
     }
 
-    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+    fn opened<'a>(&self, table: Table, known: &'a OnceLock<Opened>) -> Result<&'a Opened, StoreError> {
+        if let Some(table) = known.get() {
+            return Ok(table);
+        }
         let table = self.reading.open_table(table).map_err(StoreError::of)?;
-        Ok(table.get(key).map_err(StoreError::of)?.map(|value| value.value().to_vec()))
+        Ok(known.get_or_init(|| table))
+    }
+
+    pub(super) fn recent(&self) -> Result<&Opened, StoreError> {
+        self.opened(RECENT, &self.recent)
+    }
+
+    pub(super) fn full_rows(&self) -> Result<&Opened, StoreError> {
+        self.opened(CHANGES, &self.changes)
     }
 
     /// Everything that is kept in memory.
@@ -109,24 +154,17 @@ impl Reader {
         let standing = self.standing()?;
         let mut fold = Fold::default();
         fold.observed = self.agents()?;
-        let objects = self.reading.open_table(OBJECTS).map_err(StoreError::of)?;
-        let stated = self.reading.open_table(STATED).map_err(StoreError::of)?;
-        // Both are in the order of objects.
-        let mut stated = stated.iter().map_err(StoreError::of)?.peekable();
-        for row in objects.iter().map_err(StoreError::of)? {
-            let (key, value) = row.map_err(StoreError::of)?;
-            if keys::agent_of(key.value()).is_some_and(|agent| standing.leaving.contains(&agent)) {
-                continue;
-            }
-            let is_of_one_before =
-                |row: &Result<Pair, _>| row.as_ref().is_ok_and(|(of, _)| of.value() < key.value());
-            while stated.next_if(is_of_one_before).is_some() {}
-            let is_of_it =
-                |row: &Result<Pair, _>| row.as_ref().is_ok_and(|(of, _)| of.value() == key.value());
-            let of_it = stated.next_if(is_of_it).transpose().map_err(StoreError::of)?;
-            let record = whole_record(value.value(), of_it.as_ref().map(|(_, stated)| stated.value()))?;
-            fold.index.put(record);
-        }
+        std::thread::scope(|scope| {
+            let (sender, receiver) = sync_channel(LOADED_AHEAD);
+            let leaving = &standing.leaving;
+            let reading = scope.spawn(move || self.send_records(leaving, &sender));
+            receiver.into_iter().flatten().for_each(|record| {
+                fold.index.put(record);
+            });
+            reading
+                .join()
+                .unwrap_or_else(|_| Err(StoreError::Broken("redb panicked while loading".to_owned())))
+        })?;
         let directory = self.meta(DIRECTORY_KEY)?.map(|bytes| decode(&bytes)).transpose()?;
         let tunnels = self.meta(TUNNELS_KEY)?.map(|bytes| decode(&bytes)).transpose()?;
         Ok(Loaded {
@@ -135,6 +173,40 @@ impl Reader {
             tunnels: tunnels.unwrap_or_default(),
             standing,
         })
+    }
+
+    /// Reads and decodes all objects: half of the work of loading, beside that of putting them where they are found.
+    fn send_records(
+        &self,
+        leaving: &BTreeSet<AgentId>,
+        records: &SyncSender<Vec<Record>>,
+    ) -> Result<(), StoreError> {
+        let objects = self.reading.open_table(OBJECTS).map_err(StoreError::of)?;
+        let stated = self.reading.open_table(STATED).map_err(StoreError::of)?;
+        // Both are in the order of objects.
+        let mut stated = stated.iter().map_err(StoreError::of)?.peekable();
+        let mut some = Vec::with_capacity(LOADED_AT_ONCE);
+        for row in objects.iter().map_err(StoreError::of)? {
+            let (key, value) = row.map_err(StoreError::of)?;
+            if keys::agent_of(key.value()).is_some_and(|agent| leaving.contains(&agent)) {
+                continue;
+            }
+            let is_of_one_before =
+                |row: &Result<Pair, _>| row.as_ref().is_ok_and(|(of, _)| of.value() < key.value());
+            while stated.next_if(is_of_one_before).is_some() {}
+            let is_of_it =
+                |row: &Result<Pair, _>| row.as_ref().is_ok_and(|(of, _)| of.value() == key.value());
+            let of_it = stated.next_if(is_of_it).transpose().map_err(StoreError::of)?;
+            some.push(whole_record(value.value(), of_it.as_ref().map(|(_, stated)| stated.value()))?);
+            if some.len() == LOADED_AT_ONCE
+                && records.send(std::mem::replace(&mut some, Vec::with_capacity(LOADED_AT_ONCE))).is_err()
+            {
+                return Ok(());
+            }
+        }
+        // Who receives them ends after them.
+        let _ = records.send(some);
+        Ok(())
     }
 
     /// Where the fold stands.
@@ -162,8 +234,9 @@ impl Reader {
     /// # Errors
     /// When the database does not work.
     pub fn body(&self, agent: AgentId, uid: &str) -> Result<Option<Bytes>, StoreError> {
-        let row = self.get(RECENT, &object_key(agent, uid))?;
-        Ok(row.as_deref().map(Chain::read).transpose()?.and_then(|chain| chain.body))
+        let key = object_key(agent, uid);
+        let row = self.recent()?.get(key.as_slice()).map_err(StoreError::of)?;
+        Ok(row.map(|row| Chain::read(row.value())).transpose()?.and_then(|chain| chain.body))
     }
 
     /// One change of an object; `None` when it has left.
@@ -172,14 +245,12 @@ impl Reader {
     /// When the database does not work.
     pub fn change(&self, agent: AgentId, uid: &str, number: u64) -> Result<Option<StoredChange>, StoreError> {
         let row = self.row_with(&object_key(agent, uid), number)?;
-        let find = |row: Arc<Row>| row.changes.iter().find(|change| change.number == number).cloned();
-        Ok(row.and_then(find))
+        Ok(row.and_then(|row| row.newest(number, |change| change.number == number)))
     }
 
     /// The row that has a change, or the next one behind it.
-    fn row_with(&self, object: &[u8], number: u64) -> Result<Option<Arc<Row>>, StoreError> {
-        let table = self.reading.open_table(CHANGES).map_err(StoreError::of)?;
-        let full = full_row_with(&table, object, number)?;
+    pub(super) fn row_with(&self, object: &[u8], number: u64) -> Result<Option<Arc<Row>>, StoreError> {
+        let full = full_row_with(self.full_rows()?, object, number)?;
         let key = full.as_ref().map_or(object, |(key, _)| key.value());
         let mut last = self.last.lock();
         if let Some((_, row)) = last.as_ref().filter(|(known, _)| known == key) {
@@ -187,8 +258,8 @@ impl Reader {
         }
         let row = match &full {
             Some((_, row)) => Row::read(row.value())?,
-            None => match self.get(RECENT, object)? {
-                Some(row) => Row::read(&row)?,
+            None => match self.recent()?.get(object).map_err(StoreError::of)? {
+                Some(row) => Row::read(row.value())?,
                 None => return Ok(None),
             },
         };
@@ -213,14 +284,12 @@ impl Reader {
             let from = next.take()?;
             let row = match self.row_with(&object, from) {
                 Ok(row) => row?,
-                Err(error) => return Some(vec![Err(error)]),
+                Err(error) => {
+                    return Some(Box::new(std::iter::once(Err(error))) as Box<dyn Iterator<Item = _>>);
+                }
             };
-            let changes = row.changes.iter().rev().filter(|change| change.number <= from);
-            let changes: Vec<_> = changes.cloned().map(Ok).collect();
-            // What is before the oldest one has left.
-            let first = row.changes.first().map(|first| first.number).filter(|first| *first <= from);
-            next = first.and_then(|first| first.checked_sub(1));
-            Some(changes)
+            next = row.before(from);
+            Some(Box::new(row.back(from).map(Ok)))
         });
         Ok(rows.flatten())
     }

@@ -1,4 +1,5 @@
 mod few_bytes;
+mod pass;
 mod timeline;
 
 use std::collections::BTreeMap;
@@ -11,7 +12,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::model::{Facts, Index, Kind, Memberships, Verdict, What, Written};
+use crate::model::{Facts, Index, Kind, List, Memberships, Optional, Verdict, What, Written};
 
 const AGENT: AgentId = AgentId(uuid::Uuid::from_u128(10));
 
@@ -50,13 +51,13 @@ impl Life {
             changed_at: at(self.number),
             sequence: self.number,
             told: (1, self.number),
-            gone_at: gone.then(|| at(self.number)),
+            gone_at: gone.then(|| at(self.number)).into(),
             changes: self.number,
             writer: None,
             written: Written::default(),
-            managers: Box::default(),
+            managers: List::default(),
             set: None,
-            hand: None,
+            hand: Optional::NONE,
             stated: (1, self.number),
             groups: Memberships::default(),
         }

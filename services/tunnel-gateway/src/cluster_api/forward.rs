@@ -12,7 +12,7 @@ use hyper::body::Incoming;
 use tracing::Instrument as _;
 use tunnel::BoxError;
 use tunnel::body::{Guard, Held, RequestBody};
-use tunnel::gateway::Unanswered;
+use tunnel::gateway::{Again, Unanswered};
 use tunnel::wire;
 
 use super::admission::{AdmittedRequest, Forwarded, admit};
@@ -112,22 +112,24 @@ pub(super) async fn ask_while_open(
     answer.inspect_err(|error| guard.open.audit.failed(error.code()))
 }
 
-/// Asks the agent once there is a way to it; over another one, when that took nothing of the request.
+/// Asks the agent once there is a way to it; over another one, when that took nothing of the request, or was lost while it only read.
 async fn ask(
     gateway: &Arc<Gateway>,
     mut asked: Forwarded,
     mut body: RequestBody,
 ) -> Result<Response<AnswerBody>, ProxyError> {
+    let mut attempts = Attempts::default();
     loop {
         let (session, taken) = match upstream::find(gateway, &asked).await? {
             Upstream::Local(session, taken) => (session, taken),
             Upstream::Remote(opened) => return hop::ask(gateway, opened, body, asked.head_time).await,
         };
-        match carry((session, taken), asked.head.map(|()| body), asked.head_time).await? {
+        let request = asked.head.map(|()| body);
+        match carry((session, taken), request, asked.head_time, &mut attempts).await? {
             Carried::Answered(answer) => return Ok(answer),
-            Carried::Unsent(request) => {
-                let (parts, unsent) = request.into_parts();
-                (asked.head, body) = (Request::from_parts(parts, ()), unsent);
+            Carried::Again(request) => {
+                let (parts, again) = request.into_parts();
+                (asked.head, body) = (Request::from_parts(parts, ()), again);
             }
         }
     }
@@ -136,22 +138,34 @@ async fn ask(
 /// What became of a request that was to go over a connection.
 pub(super) enum Carried {
     Answered(Response<AnswerBody>),
-    /// The agent takes nothing over it any more, as when it stops; no request finds it now.
-    Unsent(Box<Request<RequestBody>>),
+    /// The agent takes nothing over it any more, as when it stops, or it was lost; no request finds it now.
+    Again(Box<Request<RequestBody>>),
 }
+
+/// Connections that one request has lost. An agent of which more are lost has another trouble.
+#[derive(Default)]
+pub(super) struct Attempts(usize);
+
+/// The tunnel of an agent that left while its gateway stood still looks open until it is used.
+const LOST: usize = 1;
 
 /// Sends a request over a connection with room for it.
 pub(super) async fn carry(
     (session, taken): (Arc<Session>, CapacityPermit),
     request: Request<RequestBody>,
     limit: Duration,
+    attempts: &mut Attempts,
 ) -> Result<Carried, ProxyError> {
     match session.connection.try_request(request, limit, Guard::PATIENT).await {
         // The room is taken for as long as the answer goes on.
         Ok(answer) => Ok(Carried::Answered(
             answer.map(|body| Held::new(body, taken).map_err(Into::into).boxed_unsync()),
         )),
-        Err(Unanswered { unsent: Some(request), .. }) => Ok(Carried::Unsent(request)),
-        Err(Unanswered { error, unsent: None }) => Err(ProxyError::from_tunnel(&error)),
+        Err(Unanswered { again: Some(Again::Unsent(request)), .. }) => Ok(Carried::Again(request)),
+        Err(Unanswered { again: Some(Again::Lost(request)), .. }) if attempts.0 < LOST => {
+            attempts.0 += 1;
+            Ok(Carried::Again(request))
+        }
+        Err(Unanswered { error, .. }) => Err(ProxyError::from_tunnel(&error)),
     }
 }

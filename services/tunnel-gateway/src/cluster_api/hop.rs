@@ -28,7 +28,7 @@ use world::spawn::TaskHandle;
 use super::AnswerBody;
 use super::admission::Forwarded;
 use super::error::{Hop, ProxyError};
-use super::forward::{Carried, carry};
+use super::forward::{Attempts, Carried, carry};
 use super::upstream;
 use crate::gateway::{ASK_TIME, Gateway};
 use crate::tunnels::session::Session;
@@ -55,7 +55,8 @@ pub(super) async fn open(gateway: &Gateway, asked: &Forwarded) -> Result<Option<
     let agent = asked.agent;
     let subject = Subject::agent_request(ForwardedRequest::NAME, agent);
     let head = framed(&forwarded(asked)).map_err(|error| broken(&*error))?;
-    let goes_along = only_reads(&asked.head) && head.len() <= bus::MAXIMUM_FIRST_BYTES;
+    let goes_along = cluster::only_reads(asked.head.method(), asked.head.headers())
+        && head.len() <= bus::MAXIMUM_FIRST_BYTES;
     let is_sent = goes_along && asked.is_whole;
     let (first, unsent_head) = if goes_along { (head, None) } else { (Bytes::new(), Some(head)) };
     let opening = Opening { first, is_all: is_sent };
@@ -71,10 +72,6 @@ pub(super) async fn open(gateway: &Gateway, asked: &Forwarded) -> Result<Option<
             Err(ProxyError::new(StatusCode::SERVICE_UNAVAILABLE, Hop::Replica, message).retry_after(1))
         }
     }
-}
-
-fn only_reads(head: &Request<()>) -> bool {
-    head.method().is_safe() && !head.headers().contains_key(cluster::UPGRADE)
 }
 
 fn forwarded(Forwarded { head, head_time, .. }: &Forwarded) -> ForwardedRequest {
@@ -229,11 +226,12 @@ async fn asked(
     *request.headers_mut() = headers_from_list(head.headers);
     gateway.counts.cluster_hops.inc();
     let limit = Duration::from_millis(head.head_time_millis);
+    let mut attempts = Attempts::default();
     loop {
         let connection = upstream::local(gateway, agent)?.ok_or_else(ProxyError::not_connected)?;
-        match carry(connection, request, limit).await? {
+        match carry(connection, request, limit, &mut attempts).await? {
             Carried::Answered(answer) => return Ok(answer),
-            Carried::Unsent(unsent) => request = *unsent,
+            Carried::Again(again) => request = *again,
         }
     }
 }

@@ -195,8 +195,8 @@ impl TestAgent {
     }
 }
 
-/// Of a watch, a line and no end; of a flood, more and more; of what is slow, a line and later another; of what has trailers, those; else
-/// what was sent.
+/// Of a watch, a line and no end; of a flood, more and more; of what is slow, a line and later another; of what is late, nothing until then;
+/// of what has trailers, those; else what was sent.
 async fn cluster_answer(
     query: Option<&str>,
     body: GuardedBody,
@@ -205,6 +205,9 @@ async fn cluster_answer(
 ) -> Result<Response<AgentBody>, BodyFault> {
     let line = |line: &'static str| Ok(Frame::data(Bytes::from_static(line.as_bytes())));
     let first = futures::stream::iter([line("{}\n")]);
+    if query.is_some_and(|query| query.contains("late")) {
+        hurries.wait_for(|hurries| *hurries).await.unwrap();
+    }
     if query.is_some_and(|query| query.contains("watch=")) {
         let endless = StreamBody::new(first.chain(futures::stream::pending()));
         return Ok(Response::new(endless.boxed_unsync()));

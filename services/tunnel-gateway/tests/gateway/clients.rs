@@ -12,6 +12,7 @@ use events::pass::{AccessAs, Narrowing, Pass, PassGrant, SignedPass};
 use events::recording::RecordSessions;
 use events::requests::authz::{IssuedPass, SignPass};
 use events::{Refusal, RefusalKind, Sha256, Timestamp};
+use http::Method;
 use parking_lot::Mutex;
 use serde_json::Value;
 use store::EventLog;
@@ -124,6 +125,12 @@ impl Clients {
     /// The same, until it is answered whole.
     pub async fn get(&self, person: u128, clusters: SocketAddr, agent: u128, path: &str) -> Reply {
         timeout(LIMIT, told(self.request(person, clusters, agent, path))).await.expect("an answer that ends")
+    }
+
+    /// Begins a request to the cluster of the first agent.
+    pub fn begin(&self, method: Method, clusters: SocketAddr, path: &str) -> JoinHandle<Reply> {
+        let url = format!("http://{clusters}/agents/{}{path}", agent_id(1));
+        spawn(told(self.client.request(method, url).bearer_auth("1")))
     }
 
     /// Begins to send something, which comes back when it reached the cluster.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use events::observation::Observed;
+use http::Method;
 use testkit::eventually;
 use tokio::time::timeout;
 
@@ -56,6 +57,36 @@ async fn a_request_to_an_agent_that_lost_its_tunnel_a_moment_ago_waits_and_is_se
     let told = timeout(LIMIT, waiting).await.unwrap().unwrap();
     assert_eq!((told.code, told.body.as_str()), (200, "whole"));
     assert_eq!(agent.state.lock().asked_of_cluster, [format!("POST {PODS}")]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_only_reads_is_asked_again_when_the_tunnel_is_lost_before_the_answer_but_not_for_ever() {
+    let (gateway, clients) = stage().await;
+    let late = format!("{PODS}?late");
+    let taken = async |agent: &TestAgent, count: usize| {
+        agent
+            .until("not all were taken", |state| (state.asked_of_cluster.len() == count).then_some(()))
+            .await;
+    };
+    for loses_the_second in [false, true] {
+        let agent = gateway.connect(1, 1).await;
+        let reads = clients.begin(Method::GET, gateway.clusters, &late);
+        let writes = clients.begin(Method::POST, gateway.clusters, &late);
+        taken(&agent, 2).await;
+        breaks_off(&gateway, agent).await;
+        let told = timeout(LIMIT, writes).await.unwrap().unwrap();
+        assert_eq!(told.code, 502, "nobody knows whether it was written: {told:?}");
+        let agent = gateway.connect(1, 1).await;
+        taken(&agent, 1).await;
+        if !loses_the_second {
+            agent.hurry();
+            assert_eq!(timeout(LIMIT, reads).await.unwrap().unwrap().code, 200);
+            breaks_off(&gateway, agent).await;
+            continue;
+        }
+        breaks_off(&gateway, agent).await;
+        assert_eq!(timeout(LIMIT, reads).await.unwrap().unwrap().code, 502);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

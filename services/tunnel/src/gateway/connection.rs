@@ -20,7 +20,7 @@ use crate::settings::{
     CONNECTION_WINDOW_BYTES, Keepalive, MAXIMUM_HEADER_LIST_BYTES, MAXIMUM_STREAMS, RESET_STREAM_DURATION,
     SEND_BUFFER_BYTES, STREAM_WINDOW_BYTES,
 };
-use crate::wire::{Farewell, MESSAGE_PACK, TRACEPARENT, path};
+use crate::wire::{Farewell, MESSAGE_PACK, TRACEPARENT, cluster, path};
 
 /// Streams at once until the agent has said how many it takes.
 const STREAMS_AT_FIRST: usize = 100;
@@ -58,8 +58,17 @@ pub enum AskError {
 pub struct Unanswered {
     /// Why.
     pub error: AskError,
-    /// The request itself, if the agent did not take it: nothing of it was sent, or the agent takes none any more.
-    pub unsent: Option<Box<Request<RequestBody>>>,
+    /// The request itself, where it may be sent again.
+    pub again: Option<Again>,
+}
+
+/// A request that may be sent over another connection.
+#[derive(Debug)]
+pub enum Again {
+    /// The agent did not take it: nothing of it was sent, or the agent takes none any more.
+    Unsent(Box<Request<RequestBody>>),
+    /// The connection was lost, so that nobody knows what became of it. It only reads.
+    Lost(Box<Request<RequestBody>>),
 }
 
 /// An answer that was read whole.
@@ -158,7 +167,8 @@ impl AgentConnection {
         self.try_request(request, limit, guard).await.map_err(|unanswered| unanswered.error)
     }
 
-    /// As [`Self::request_guarded`]; a request that was not taken comes back, and may go over another connection.
+    /// As [`Self::request_guarded`]; a request that was not taken comes back, and may go over another connection, and so does one that only
+    /// reads where the connection was lost.
     ///
     /// # Errors
     /// As [`Self::request`].
@@ -172,7 +182,7 @@ impl AgentConnection {
         let head = Request::from_parts(parts.clone(), ());
         let (replay, body) = Replay::of(body);
         let exchange = exchange(&self.world, self.sender.clone(), head, body);
-        let late = Unanswered { error: AskError::TimedOut { limit }, unsent: None };
+        let late = Unanswered { error: AskError::TimedOut { limit }, again: None };
         let unheard = match within(&self.world, limit, exchange).await.ok_or(late)? {
             Ok(response) => {
                 return Ok(response.map(|stream| GuardedBody::new(&self.world, guard, stream)));
@@ -180,19 +190,26 @@ impl AgentConnection {
             Err(unheard) => unheard,
         };
         let closed = |error: &h2::Error| AskError::Closed { detail: describe(error) };
+        // Before the request comes back: it finds another connection.
+        let end = |error: &h2::Error| drop(self.shared.end.set(describe(error)));
+        let only_reads = cluster::only_reads(&parts.method, &parts.headers);
+        let again = || replay.again().map(|body| Box::new(Request::from_parts(parts, body)));
         Err(match unheard {
             ExchangeError::NotTaken(error) => {
-                // Before the request comes back: it finds another connection.
-                let _first = self.shared.end.set(describe(&error));
-                let unsent = replay.again().map(|body| Box::new(Request::from_parts(parts, body)));
-                Unanswered { error: closed(&error), unsent }
+                end(&error);
+                Unanswered { error: closed(&error), again: again().map(Again::Unsent) }
+            }
+            ExchangeError::Broken(error) if error.is_io() => {
+                end(&error);
+                let again = only_reads.then(again).flatten().map(Again::Lost);
+                Unanswered { error: closed(&error), again }
             }
             ExchangeError::Unsendable(error) => {
-                Unanswered { error: AskError::Unsendable { detail: error.to_string() }, unsent: None }
+                Unanswered { error: AskError::Unsendable { detail: error.to_string() }, again: None }
             }
             // An agent of ours takes as many as it said, so that nothing is gained by asking it again.
             ExchangeError::Refused(error) | ExchangeError::Broken(error) => {
-                Unanswered { error: closed(&error), unsent: None }
+                Unanswered { error: closed(&error), again: None }
             }
         })
     }

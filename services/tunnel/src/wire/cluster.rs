@@ -8,6 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use events::pass::SignedPass;
 use events::root::RootLink;
+use http::Method;
 use http::header::{
     CONNECTION, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE,
     TRANSFER_ENCODING, UPGRADE as UPGRADE_HEADER,
@@ -28,6 +29,12 @@ pub const AGENT: HeaderValue = HeaderValue::from_static("agent");
 pub const API_SERVER: HeaderValue = HeaderValue::from_static("api-server");
 /// What the names of this project's own headers begin with. Neither a client nor an API server gets one through.
 pub const OWN_HEADERS: &str = "kasbah-";
+
+/// Whether a request changes nothing, so that it may be asked twice where nothing was heard of it. What becomes a session is none.
+#[must_use]
+pub fn only_reads(method: &Method, headers: &HeaderMap) -> bool {
+    method.is_safe() && !headers.contains_key(UPGRADE)
+}
 
 /// Headers of one connection and not of what is said over it (RFC 9110, section 7.6.1).
 const OF_THE_CONNECTION: [HeaderName; 8] = [

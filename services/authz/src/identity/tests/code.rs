@@ -105,3 +105,30 @@ async fn only_a_provider_that_the_operator_allows_on_the_page_signs_people_in_th
         assert_eq!(refusal.field.as_deref(), Some("provider"), "{name}");
     }
 }
+
+#[tokio::test]
+async fn a_provider_without_a_token_endpoint_signs_nobody_in_and_the_refusal_names_it() {
+    let issuer = TokenIssuer::start().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::copy(issuer.ca_file(), folder.path().join("ca.pem")).unwrap();
+    let file = folder.path().join("identity.yaml");
+    let url = issuer.url();
+    let text = format!(
+        "identity_providers:\n  - {{name: jobs, kind: people, issuer: '{url}', audience: kasbah, page_client_id: kasbah-page, ca_file: ca.pem}}\n"
+    );
+    std::fs::write(&file, text).unwrap();
+    let providers = IdentityProviders::load(&file, &World::real()).unwrap();
+    let wanted = BeginSignIn {
+        provider: "jobs".to_owned(),
+        redirect: REDIRECT.to_owned(),
+        state: "a state".to_owned(),
+        nonce: "nonce".to_owned(),
+        challenge: "challenge".to_owned(),
+    };
+    let refusal = providers.sign_in_address(&wanted).await.unwrap_err();
+    assert_eq!((refusal.kind, refusal.field.as_deref()), (RefusalKind::Invalid, Some("provider")));
+    assert_eq!(
+        refusal.message,
+        "jobs signs nobody in on the page: its openid-configuration names no token_endpoint"
+    );
+}

@@ -92,7 +92,7 @@ export const TONES = { bad: "degraded", good: "healthy", wait: "held", plain: "n
 export function toneOf(event: LogEvent): "bad" | "good" | "wait" | "plain" {
   const { type, data } = event;
   if (/refused$|rejected$|failed$|lost$/.test(type) || data?.outcome === "failed" || data?.outcome === "unhealthy" || data?.status === "degraded") return "bad";
-  if (/held$|suspended$|waiting$|drift-seen$/.test(type)) return "wait";
+  if (/held$|suspended$|paused$|waiting$|drift-seen$/.test(type)) return "wait";
   if (data?.outcome === "succeeded" || data?.status === "healthy") return "good";
   return "plain";
 }

@@ -24,15 +24,42 @@ export interface Subscription {
   format?: Format;
   consumer?: Consumer;
   created_at: string;
-  state: "active" | "retrying" | "parked";
+  state: "active" | "retrying" | "parked" | "paused";
   reason: string;
   since?: string;
   retry_at?: string;
   position?: string;
   /** Exported events that it has not dealt with; absent until it has met one. */
   behind?: number;
+  /** Since when the oldest event waits that it wants; absent where nothing waits. */
+  oldest?: string;
   delivered_at?: string;
   dead_letters: number;
+}
+
+/** Somebody who follows exported events over HTTP, without a subscription. */
+export interface Reader {
+  actor: Record<string, string>;
+  since: string;
+  filter: { types?: string[] };
+  behind?: number;
+  oldest?: string;
+}
+
+export interface Subscribers {
+  items: Subscription[];
+  readers?: Reader[];
+}
+
+type Names = ReadonlyMap<string, string>;
+
+/** Why a subscription stands as it does; who paused it, by name. */
+export const reasonOf = ({ reason }: Subscription, names: Names) => reason.replace(/^paused by user:(.+)$/, (_, id) => `paused by ${names.get(id) ?? `user:${id}`}`);
+
+/** Who reads. */
+export function readerOf({ actor }: Reader, names: Names): string {
+  const [kind, id] = Object.entries(actor)[0] ?? ["", ""];
+  return names.get(id) ?? `${kind}:${id}`;
 }
 
 export interface DeadLetter {
@@ -49,6 +76,7 @@ const ON_ITS_WAY = 20;
 
 /** How a subscription stands, and the word for it. */
 export function standing({ state, behind = 0 }: Subscription): { status: Status; word: string } {
+  if (state === "paused") return { status: "suspended", word: "Paused" };
   if (state === "parked") return { status: "held", word: "Parked" };
   if (state === "retrying") return { status: "degraded", word: "Retrying" };
   return behind > ON_ITS_WAY ? { status: "progressing", word: "Behind" } : { status: "healthy", word: "Active" };

@@ -7,7 +7,7 @@ use config_fetcher::schema::{Expected, RuleFrom, RuleTest, declared_rules, rule_
 use events::Timestamp;
 use events::configuration::{DeclaredAction, FileFinding};
 use events::requests::index::ObjectHealth;
-use objects::action::{Offer, of_kind, offer};
+use objects::action::{Offer, Seen, of_kind, offer};
 use objects::health::{HealthOptions, RuleSet};
 use objects::identity::split_api_version;
 use resource_indexer::imported::Imported;
@@ -149,7 +149,7 @@ impl Judge {
         let found = of_kind(&self.actions, kind).find(|(action, _)| action.name == name);
         let (action, _) =
             found.ok_or_else(|| format!("there is no such action for {} of group {:?}", kind.1, kind.0))?;
-        match offer(action, object, NOW) {
+        match offer(action, &Seen::at(object.clone(), NOW)) {
             Offer::Patch(patch) => Ok(patch.document()),
             Offer::NotNow => Err("its condition does not hold".to_owned()),
             Offer::Failed(why) => Err(why),

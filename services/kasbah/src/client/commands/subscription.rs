@@ -2,8 +2,9 @@
 
 use events::export::{EventFilter, TypePattern};
 use events::requests::subscriptions::{
-    ConsumerView, CreateSubscription, DeadLetterList, NewSubscription, ReplaySubscription, ResendDeadLetters,
-    RotateSubscriptionSecret, SubscriptionList, SubscriptionState, SubscriptionView,
+    ConsumerView, CreateSubscription, DeadLetterList, EventReaderView, NewSubscription, PauseSubscription,
+    ReplaySubscription, ResendDeadLetters, ResumeSubscription, RotateSubscriptionSecret, SubscriptionList,
+    SubscriptionState, SubscriptionView,
 };
 use events::subscription::WebhookFormat;
 use reqwest::Method;
@@ -17,7 +18,7 @@ use crate::client::session::Session;
 pub enum Command {
     /// Send events to a webhook, and print the secret that signs them, once; or have a program fetch them from NATS
     Create(Box<Create>),
-    /// List subscriptions
+    /// List subscriptions, and who follows events over HTTP now: how far each is
     #[command(visible_alias = "list")]
     Ls,
     /// Show a subscription, and how it stands
@@ -30,7 +31,17 @@ pub enum Command {
         /// Name or id
         subscription: String,
     },
-    /// Send events again, or let a parked subscription go on
+    /// Send nothing until the subscription is resumed; it stays where it is
+    Pause {
+        /// Name or id
+        subscription: String,
+    },
+    /// Let a paused or parked subscription go on from where it is
+    Resume {
+        /// Name or id
+        subscription: String,
+    },
+    /// Send events again
     Replay {
         /// Name or id
         subscription: String,
@@ -103,7 +114,7 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
         Command::Create(wanted) => create(session, *wanted).await,
         Command::Ls => {
             let all: SubscriptionList = session.api.get(&["subscriptions"], &[]).await?;
-            session.printer.show(&all, |all, style| table(&all.items, style))
+            session.printer.show(&all, |all, style| table(&all.items, style) + &readers(&all.readers, style))
         }
         Command::Show { subscription } => {
             let one = session.api.get(&["subscriptions", &subscription], &[]).await?;
@@ -112,6 +123,18 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
         Command::Delete { subscription } => {
             let one: SubscriptionView = session.api.delete(&["subscriptions", &subscription]).await?;
             session.printer.show(&one, |one, _| format!("subscription {} is deleted\n", one.name))
+        }
+        Command::Pause { subscription } => {
+            let path = ["subscriptions", &subscription, "pause"];
+            let body = PauseSubscription { subscription: subscription.clone() };
+            let one: SubscriptionView = session.api.send(Method::POST, &path, &body).await?;
+            session.printer.show(&one, details)
+        }
+        Command::Resume { subscription } => {
+            let path = ["subscriptions", &subscription, "resume"];
+            let body = ResumeSubscription { subscription: subscription.clone() };
+            let one: SubscriptionView = session.api.send(Method::POST, &path, &body).await?;
+            session.printer.show(&one, details)
         }
         Command::Replay { subscription, from } => {
             let path = ["subscriptions", &subscription, "replay"];
@@ -171,6 +194,7 @@ const fn state(of: SubscriptionState) -> (&'static str, Paint) {
         SubscriptionState::Active => ("active", Paint::Good),
         SubscriptionState::Retrying => ("retrying", Paint::Odd),
         SubscriptionState::Parked => ("parked", Paint::Bad),
+        SubscriptionState::Paused => ("paused", Paint::Odd),
     }
 }
 
@@ -182,33 +206,50 @@ fn types(filter: &EventFilter) -> String {
 }
 
 fn table(all: &[SubscriptionView], style: Style) -> String {
-    let columns = ["NAME", "STATE", "TO", "TYPES", "BEHIND", "DELIVERED", "LAG", "DEAD LETTERS"];
+    let columns = ["NAME", "STATE", "TO", "TYPES", "BEHIND", "LAG", "DELIVERED", "DEAD LETTERS"];
     let mut table = Table::new(&columns);
     for one in all {
         let (word, paint) = state(one.state);
         let consumer = one.consumer.as_ref();
         let delivered = consumer.map_or(one.delivered_at, |consumer| consumer.acknowledged_at);
-        let lag = consumer.and_then(|consumer| consumer.oldest).map(|oldest| age(oldest, style.now));
+        let lag = one.oldest.map(|oldest| age(oldest, style.now));
         table.row([
             one.name.as_str().into(),
             Cell::painted(word, paint),
             one.url.as_deref().unwrap_or("NATS").into(),
             types(&one.filter).as_str().into(),
             Cell::or_dash(one.behind.map(|behind| behind.to_string()).as_deref()),
-            Cell::or_dash(delivered.map(|at| age(at, style.now)).as_deref()),
             Cell::or_dash(lag.as_deref()),
+            Cell::or_dash(delivered.map(|at| age(at, style.now)).as_deref()),
             one.dead_letters.to_string().as_str().into(),
         ]);
     }
     table.render(style, "no subscription")
 }
 
+/// Who follows events over HTTP; nothing where nobody does.
+fn readers(all: &[EventReaderView], style: Style) -> String {
+    if all.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new(&["READER OF /api/events", "SINCE", "TYPES", "BEHIND", "LAG"]);
+    for one in all {
+        table.row([
+            one.actor.to_string().as_str().into(),
+            age(one.since, style.now).as_str().into(),
+            types(&one.filter).as_str().into(),
+            Cell::or_dash(one.behind.map(|behind| behind.to_string()).as_deref()),
+            Cell::or_dash(one.oldest.map(|oldest| age(oldest, style.now)).as_deref()),
+        ]);
+    }
+    format!("\n{}", table.render(style, ""))
+}
+
 fn details(one: &SubscriptionView, style: Style) -> String {
     let (word, paint) = state(one.state);
     let time = |at: Option<events::Timestamp>| at.map(|at| at.to_string());
     let consumer = one.consumer.as_ref();
-    let oldest = consumer.and_then(|consumer| consumer.oldest);
-    let oldest = oldest.map(|oldest| format!("{}, oldest event of {oldest}", age(oldest, style.now)));
+    let oldest = one.oldest.map(|oldest| format!("{}, oldest event of {oldest}", age(oldest, style.now)));
     let letters = one.url.as_ref().map(|_| one.dead_letters.to_string());
     Fields::new()
         .with("Subscription", one.name.as_str())
@@ -221,7 +262,6 @@ fn details(one: &SubscriptionView, style: Style) -> String {
         .with_some("Consumer", consumer.map(|consumer| consumer.name.as_str()))
         .with_some("Pending", consumer.map(|consumer| consumer.pending.to_string()).as_deref())
         .with_some("Unacknowledged", consumer.map(unacknowledged).as_deref())
-        .with_some("Lag", oldest.as_deref())
         .with_some("Fetched", time(consumer.and_then(|consumer| consumer.fetched_at)).as_deref())
         .with_some("Acknowledged", time(consumer.and_then(|consumer| consumer.acknowledged_at)).as_deref())
         .with("Types", types(&one.filter).as_str())
@@ -229,6 +269,7 @@ fn details(one: &SubscriptionView, style: Style) -> String {
         .with_some("Environment", one.filter.environment.map(|id| id.to_string()).as_deref())
         .with_some("Position", one.position.as_deref())
         .with_some("Behind", one.behind.map(|behind| format!("{behind} events")).as_deref())
+        .with_some("Lag", oldest.as_deref())
         .with_some("Delivered", time(one.delivered_at).as_deref())
         .with_some("Dead letters", letters.as_deref())
         .render(style)

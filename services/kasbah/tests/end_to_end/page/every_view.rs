@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use testkit::{drive_chromium, eventually};
 
 use super::environment::{HOSTILE, PRODUCTION, hostile_environment};
-use super::subscriptions::receiver_with;
 use super::{HOSTILE as HOSTILE_IMAGE, given, script};
 use crate::index::Stage;
+use crate::receiver::receiver_with;
 use crate::scene::{AGENT, LIMIT, PROJECT};
 
 const SHARED: &str = include_str!("every_view.mjs");
@@ -108,7 +108,7 @@ fn refusing_webhook(words: &str) -> String {
         "HTTP/1.1 400 Bad Request\r\nContent-Type: text/html\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{words}",
         words.len()
     );
-    format!("{}/hook", receiver_with(move |_| answer.clone()))
+    format!("{}/hook", receiver_with(move |_, _| answer.clone()))
 }
 
 /// Waits until a push is rejected whose file has a hostile name.

@@ -37,7 +37,8 @@ export default async (open, { port, link, receiver, maintainer, axe, pictures })
   const secret = (await text(".secret code")).startsWith("whsec_");
   await look("subscription-secret", [LOOKS[0]]);
   await click("Close", "dialog[open]");
-  await page.waitForFunction(() => !document.querySelector("dialog[open]"), soon);
+  // The dialog closes first, and is gone a moment later.
+  await page.waitForFunction(() => !document.querySelector("dialog.action"), soon);
   const isShownOnce = !(await page.content()).includes("whsec_");
   await subscribe("refuses");
   await done();
@@ -59,12 +60,24 @@ export default async (open, { port, link, receiver, maintainer, axe, pictures })
   await has(".place-reason", "410");
   const parked = (await text(".section-head .status")) === "Parked";
   await look("subscription-parked");
-  await click("Go on");
-  await page.waitForSelector("dialog[open]", soon);
-  await done();
-  await click("Close", "dialog[open]");
+  const act = async (name) => {
+    await click(name);
+    await page.waitForSelector("dialog[open]", soon);
+    const command = await text("dialog[open] form > .command code");
+    await done();
+    await click("Close", "dialog[open]");
+    return command;
+  };
+  const commands = [await act("Resume")];
   await has(".section-head .status", "Active");
-  const wentOn = (await text("dl.fields")).includes("ago");
+  const resumed = (await text("dl.fields")).includes("ago");
+  // Somebody pauses it for a while.
+  commands.push(await act("Pause"));
+  await has(".section-head .status", "Paused");
+  await has(".place-reason", "paused by");
+  await look("subscription-paused", [LOOKS[0], LOOKS[3]]);
+  commands.push(await act("Resume"));
+  await has(".section-head .status", "Active");
   await click("Rotate the secret");
   await page.waitForSelector("dialog[open]", soon);
   await done();
@@ -101,7 +114,7 @@ export default async (open, { port, link, receiver, maintainer, axe, pictures })
   await page.keyboard.press("Escape");
 
   const others = await asMaintainer(browser, page.url(), maintainer, { axe, pictures, violations });
-  return { command, secret, isShownOnce, parked, letter, answer, event, wentOn, resent, rotated, deleted, others, problems, violations };
+  return { command, secret, isShownOnce, parked, letter, answer, event, resumed, commands, resent, rotated, deleted, others, problems, violations };
 };
 
 /** A maintainer may read the log, but manages no subscriptions: the page says which role is missing. */

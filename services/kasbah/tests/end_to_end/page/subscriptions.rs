@@ -1,51 +1,24 @@
 //! Subscriptions on the page: created, in trouble, put right, with an owner's eyes and with others'.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 
 use serde_json::json;
 use testkit::{Installation, InstallationOptions, drive_chromium};
 
 use super::{given, script, seen_enough, token_of};
+use crate::receiver::receiver_with;
 
 const SUBSCRIPTIONS: &str = include_str!("subscriptions.mjs");
 
 /// What a receiver refuses: paths of its webhooks.
 type Refused = Arc<Mutex<BTreeSet<String>>>;
 
-/// A receiver of webhooks that gives each path its answer.
-pub(super) fn receiver_with(answer: impl Fn(&str) -> String + Send + 'static) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let mut reader = BufReader::new(stream);
-            let (mut line, mut length, mut path) = (String::new(), 0, String::new());
-            while reader.read_line(&mut line).is_ok_and(|read| read > 2) {
-                if path.is_empty() {
-                    path = line.split(' ').nth(1).unwrap_or_default().to_owned();
-                }
-                if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length: ") {
-                    length = value.trim().parse().unwrap();
-                }
-                line.clear();
-            }
-            let mut body = vec![0; length];
-            if reader.read_exact(&mut body).is_ok() {
-                drop(reader.get_mut().write_all(answer(&path).as_bytes()));
-            }
-        }
-    });
-    url
-}
-
 /// A receiver that answers 410 at `/gone` and 422 at `/refuses` while these are refused, and takes everything else.
 fn receiver() -> (String, Refused) {
     let refused = Refused::new(Mutex::new(["/gone".to_owned(), "/refuses".to_owned()].into()));
     let refuses = Arc::clone(&refused);
-    let url = receiver_with(move |path| {
+    let url = receiver_with(move |path, _| {
         let status = match (refuses.lock().unwrap().contains(path), path) {
             (true, "/gone") => "410 Gone",
             (true, _) => "422 Unprocessable Content",
@@ -82,7 +55,12 @@ async fn subscriptions_are_made_found_in_trouble_and_put_right_on_the_page() {
         "letter": "kasbah.user.created",
         "answer": true,
         "event": true,
-        "wentOn": true,
+        "resumed": true,
+        "commands": [
+            "kasbah subscription resume gone",
+            "kasbah subscription pause gone",
+            "kasbah subscription resume gone",
+        ],
         "resent": true,
         "rotated": true,
         "deleted": true,

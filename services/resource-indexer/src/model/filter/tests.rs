@@ -3,7 +3,7 @@ use events::pass::Narrowing;
 use serde_json::json;
 
 use super::*;
-use crate::model::given::{AGENT, Given, OTHER, batch, config, object, pod, seen, usable};
+use crate::model::given::{AGENT, Given, OTHER, batch, config, gone, object, pod, seen, usable};
 use crate::model::rights::Rights;
 
 fn shop() -> Given {
@@ -137,4 +137,31 @@ fn a_name_that_two_agents_have_is_refused_with_both() {
     given.directory.apply((crate::model::given::ORGANIZATION, crate::model::given::DECIDED), [event]);
     let refused = found(&given, &filter(&[("agent", "edge")])).remove(0);
     assert!(refused.contains("shop/front:edge") && refused.contains("shop:edge"), "{refused}");
+}
+
+#[test]
+fn a_text_is_found_wherever_it_stands_while_objects_come_change_and_go() {
+    const OBJECTS: usize = 1_500;
+    let mut given = shop();
+    let body = |number: usize, round: usize| {
+        let label = format!("round-{round}-{number}-{}", "x".repeat(40));
+        let metadata =
+            json!({"uid": format!("uid-{number}"), "labels": {"example.com/label-of-this": label}});
+        config(&format!("space-{}/Config-{number}", number % 7), json!({"metadata": metadata}))
+    };
+    for round in 0..4 {
+        given.says((0..OBJECTS).map(|number| seen(&body(number, round))).collect());
+        let leaving = (0..OBJECTS).filter(|number| number % 3 == round % 3);
+        given.says(leaving.map(|number| gone(&body(number, round))).collect());
+        for text in
+            ["config-99", "space-3", "round-1-77", "round-3", "label-of", "configmap", "evicted", "g-5\n"]
+        {
+            let expected: Vec<String> = given.look(|view| {
+                let all = Matcher::read(&ObjectFilter::default(), view).unwrap();
+                let with_text = all.walk(view, None).filter(|record| contains(view, record, text));
+                with_text.map(|record| record.uid.to_string()).collect()
+            });
+            assert_eq!(found(&given, &filter(&[("text", text)])), expected, "{text} in round {round}");
+        }
+    }
 }

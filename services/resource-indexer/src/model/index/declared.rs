@@ -1,7 +1,7 @@
 //! What agents' configurations declare of their objects: how they are judged, and how they are related.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use events::configuration::{DeclaredRelation, HealthSettings};
 use events::{AgentId, Timestamp};
@@ -47,11 +47,11 @@ impl Declared {
 pub type Declarations = BTreeMap<AgentId, Arc<Declared>>;
 
 impl Index {
-    /// An index without objects, of which this is declared.
+    /// An index of a moment of the past, without objects, of which this is declared. It is made for few questions.
     #[must_use]
-    pub fn with_declarations(declared: Declarations) -> Self {
+    pub fn of_a_moment(declared: Declarations) -> Self {
         let declaring = Declaring { today: declared, ..Declaring::default() };
-        Self { declaring, ..Self::default() }
+        Self { declaring, late: Some(OnceLock::new()), ..Self::default() }
     }
 
     /// What the configurations of all agents declare, and did.
@@ -135,7 +135,7 @@ impl Index {
         }
         for slot in concerned {
             let Some(record) = self.get(slot) else { continue };
-            let own = Verdict { recheck_at: Some(now), ..record.own.clone() };
+            let own = Verdict { recheck_at: Some(now).into(), ..record.own.clone() };
             self.judge(slot, own);
         }
     }

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use events::requests::index::HealthState;
 use events::{AgentId, EnvironmentId};
 
-use super::noting::change;
+use super::slots::{Slots, change};
 use super::{Index, OfKind, Slot, record_in};
 use crate::model::groups::{Candidates, Groups, Membership, Memberships};
+use crate::model::list::{List, Lists};
 use crate::model::record::{Kind, Record, Verdict};
 use crate::model::relations::Target;
 use crate::model::text::Text;
@@ -27,7 +28,7 @@ pub(super) struct Grouped {
     clusters: BTreeMap<EnvironmentId, BTreeMap<AgentId, InCluster>>,
     /// By cluster, kind and namespace: the order in which objects are listed.
     cells: BTreeMap<AgentId, BTreeMap<Kind, BTreeMap<Text, Cell>>>,
-    lists: BTreeSet<Arc<[Membership]>>,
+    lists: Lists<Membership>,
 }
 
 /// The objects of one environment in one cluster.
@@ -35,7 +36,7 @@ pub(super) struct Grouped {
 pub struct InCluster {
     members: BTreeSet<Slot>,
     there: u64,
-    top: BTreeMap<HealthState, BTreeSet<Slot>>,
+    top: BTreeMap<HealthState, Slots>,
 }
 
 impl InCluster {
@@ -58,7 +59,7 @@ impl InCluster {
 
     /// Those that are there and that no other one has caused, by the state in which they count.
     #[must_use]
-    pub const fn top(&self) -> &BTreeMap<HealthState, BTreeSet<Slot>> {
+    pub const fn top(&self) -> &BTreeMap<HealthState, Slots> {
         &self.top
     }
 
@@ -75,20 +76,14 @@ pub fn counted(verdict: &Verdict) -> HealthState {
 
 impl Grouped {
     fn share(&mut self, memberships: Vec<Membership>) -> Memberships {
-        if memberships.is_empty() {
-            return Memberships::default();
-        }
-        if let Some(known) = self.lists.get(memberships.as_slice()) {
-            return Memberships(Some(Arc::clone(known)));
-        }
-        let list: Arc<[Membership]> = memberships.into();
-        self.lists.insert(Arc::clone(&list));
-        Memberships(Some(list))
+        let mut list = List::from(memberships);
+        self.lists.share(&mut list);
+        Memberships(list)
     }
 
     /// Lets go of lists that no object has.
     pub(super) fn sweep(&mut self) {
-        self.lists.retain(|list| Arc::strong_count(list) > 1);
+        self.lists.sweep();
     }
 
     pub(super) fn forget_agent(&mut self, agent: AgentId) {
@@ -121,6 +116,12 @@ impl Grouped {
     }
 
     fn note_cell(&mut self, record: &Record, environment: EnvironmentId, adds: bool) {
+        let known = self.cells.get_mut(&record.agent).and_then(|kinds| kinds.get_mut(&record.kind));
+        let known = known.and_then(|namespaces| namespaces.get_mut(&record.namespace));
+        if let Some(count) = known.filter(|_| adds).and_then(|cell| cell.get_mut(&environment)) {
+            *count = count.saturating_add(1);
+            return;
+        }
         let kinds = self.cells.entry(record.agent).or_default();
         let namespaces = kinds.entry(record.kind.clone()).or_default();
         let cell = namespaces.entry(record.namespace.clone()).or_default();
@@ -298,7 +299,7 @@ impl Index {
     }
 
     fn has_groups(&self, slot: Slot) -> bool {
-        self.get(slot).is_some_and(|record| record.groups.0.is_some())
+        self.get(slot).is_some_and(|record| !record.groups.0.is_empty())
     }
 
     /// Finds the environments of objects, and of all that they have caused.
@@ -315,7 +316,7 @@ impl Index {
     /// Finds the environments of one object; says whether they are others now.
     fn group(&mut self, slot: Slot) -> bool {
         let Some(record) = self.get(slot) else { return false };
-        if self.grouped.groups.is_empty() && record.groups.0.is_none() {
+        if self.grouped.groups.is_empty() && record.groups.0.is_empty() {
             return false;
         }
         let found = self.memberships(slot, record);
@@ -334,23 +335,37 @@ impl Index {
     }
 
     fn memberships(&self, slot: Slot, record: &Record) -> Vec<Membership> {
-        let mut named: BTreeSet<EnvironmentId> = BTreeSet::new();
-        let mut passed = BTreeSet::from([slot]);
-        let mut waiting = vec![slot];
-        while let Some(at) = waiting.pop() {
-            let Some(above) = self.get(at) else { continue };
-            named.extend(self.grouped.groups.naming(above));
-            if passed.len() <= LEVELS {
-                waiting.extend(self.causes(above).filter(|cause| passed.insert(*cause)));
+        // There are few of each: lists are quicker than sets.
+        let direct: Vec<Slot> = self.causes(record).collect();
+        let mut named: Vec<EnvironmentId> = self.grouped.groups.naming(record).collect();
+        let mut passed = vec![slot];
+        let mut waiting = Vec::new();
+        let mut pass = |causes: &mut dyn Iterator<Item = Slot>, waiting: &mut Vec<Slot>| {
+            for cause in causes {
+                if !passed.contains(&cause) {
+                    passed.push(cause);
+                    waiting.push(cause);
+                }
+            }
+            passed.len() <= LEVELS
+        };
+        let mut goes_on = pass(&mut direct.iter().copied(), &mut waiting);
+        while let Some(found) = waiting.pop() {
+            let Some(found) = self.get(found) else { continue };
+            named.extend(self.grouped.groups.naming(found));
+            if goes_on {
+                goes_on = pass(&mut self.causes(found), &mut waiting);
             }
         }
         if named.is_empty() {
             return Vec::new();
         }
-        let causes = self.causes(record).filter_map(|cause| self.get(cause)).filter(|cause| cause.is_there());
-        let above: BTreeSet<EnvironmentId> =
-            causes.flat_map(|cause| cause.groups.iter()).map(|membership| membership.environment).collect();
-        let member = |environment| Membership { environment, is_top: !above.contains(&environment) };
+        named.sort_unstable();
+        named.dedup();
+        let causes = direct.iter().filter_map(|cause| self.get(*cause)).filter(|cause| cause.is_there());
+        let causes: Vec<&Record> = causes.collect();
+        let is_top = |environment| causes.iter().all(|cause| cause.groups.of(environment).is_none());
+        let member = |environment| Membership { environment, is_top: is_top(environment) };
         named.into_iter().map(member).collect()
     }
 }

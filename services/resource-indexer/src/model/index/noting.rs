@@ -6,24 +6,14 @@ use std::sync::Arc;
 use events::AgentId;
 use events::requests::index::HealthState;
 
+use super::pointers::Kept;
+use super::slots::change;
 use super::{Index, OfKind, Place, Slot};
 use crate::model::deployed::SetBy;
 use crate::model::facts::Special;
 use crate::model::groups::Memberships;
 use crate::model::record::{Kind, Record, Verdict};
-use crate::model::relations::{Link, Target};
-
-/// Adds to or takes from a set that is no more once it is empty.
-pub(super) fn change<K: Ord, V: Ord>(sets: &mut BTreeMap<K, BTreeSet<V>>, key: K, value: V, adds: bool) {
-    if adds {
-        sets.entry(key).or_default().insert(value);
-    } else if let Some(set) = sets.get_mut(&key) {
-        set.remove(&value);
-        if set.is_empty() {
-            sets.remove(&key);
-        }
-    }
-}
+use crate::model::relations::Target;
 
 const fn is_unwell(state: HealthState) -> bool {
     !matches!(state, HealthState::None | HealthState::Healthy)
@@ -43,7 +33,8 @@ fn is_found_alike(before: &Record, after: &Record) -> bool {
 impl Index {
     /// Puts an object in, in the place of what was known of it.
     pub fn put(&mut self, mut record: Record) -> Slot {
-        record.share(&mut self.strings);
+        self.share_uids(&mut record);
+        record.share(&mut self.shared);
         let known = self.by_uid(record.agent, &record.uid).and_then(|slot| Some((slot, self.shared(slot)?)));
         let Some((slot, before)) = known else {
             record.groups = Memberships::default();
@@ -58,11 +49,38 @@ impl Index {
             self.note_verdict(slot, true);
             return slot;
         }
+        let is_renamed = (&before.name, &before.namespace) != (&record.name, &record.namespace);
         self.note(slot, false);
+        if is_renamed {
+            self.note_text(slot, false);
+        }
         self.set(slot, Some(Arc::new(record)));
         self.note(slot, true);
+        if is_renamed {
+            self.note_text(slot, true);
+        }
         self.settle_one(slot, before.is_there());
         slot
+    }
+
+    /// UIDs stand in the objects that have them and in those that name them.
+    fn share_uids(&self, record: &mut Record) {
+        let agent = record.agent;
+        let named = |uid: &str| self.pointers.named_uid(agent, uid).cloned();
+        if let Some(uid) = named(&record.uid) {
+            record.uid = uid;
+        }
+        for link in record.facts.links.unshared() {
+            let Target::Uid(uid, key) = &mut link.target else { continue };
+            let found = self.by_uid(agent, uid).and_then(|slot| self.get(slot));
+            if let Some(found) = found.filter(|found| found.name == key.name) {
+                key.name = found.name.clone();
+            }
+            let found = found.filter(|found| found.uid == *uid).map(|found| found.uid.clone());
+            if let Some(known) = found.or_else(|| named(uid)) {
+                *uid = known;
+            }
+        }
     }
 
     /// Puts objects of another index in, all at once.
@@ -80,6 +98,7 @@ impl Index {
         });
         self.set(slot, Some(record));
         self.note(slot, true);
+        self.note_text(slot, true);
         slot
     }
 
@@ -87,6 +106,7 @@ impl Index {
     pub fn remove(&mut self, slot: Slot) {
         let Some(record) = self.get(slot) else { return };
         let caused = self.caused(record).into_iter().filter(|caused| *caused != slot).collect();
+        self.note_text(slot, false);
         self.note(slot, false);
         self.set(slot, None);
         self.free.push(slot);
@@ -103,9 +123,10 @@ impl Index {
     /// Notes which sync set an object last; says whether that is another one than was known.
     pub fn set_by(&mut self, slot: Slot, set: SetBy) -> bool {
         let Some(record) = self.get_mut(slot) else { return false };
-        let before = record.set;
-        record.set = SetBy::later(before, Some(set));
-        record.set != before
+        let before = record.set.as_deref().copied();
+        let later = SetBy::later(before, Some(set));
+        record.set = later.map(Box::new);
+        later != before
     }
 
     /// Sets the verdict on an object by itself.
@@ -121,7 +142,7 @@ impl Index {
     /// Lets go of texts that nothing uses.
     pub fn sweep(&mut self) {
         self.grouped.sweep();
-        self.strings.sweep();
+        self.shared.sweep();
     }
 
     fn change_verdict(&mut self, slot: Slot, change: impl FnOnce(&mut Record)) {
@@ -146,9 +167,11 @@ impl Index {
         self.note_top(slot, adds);
         let Some(record) = self.get(slot).filter(|record| record.is_there()) else { return };
         let (agent, state, asks) = (record.agent, record.verdict().state, record.own.asks);
-        let deadlines = [record.own.recheck_at, record.verdict().recheck_at];
+        let deadlines = [record.own.recheck_at.time(), record.verdict().recheck_at.time()];
         if is_unwell(state) {
             change(self.unwell.entry(agent).or_default(), state, slot, adds);
+        } else if self.late.is_none() && !record.verdict().message.is_empty() {
+            self.searched.entry(agent).or_default().note_telling(slot, adds);
         }
         if asks {
             change(&mut self.asking, agent, slot, adds);
@@ -199,32 +222,24 @@ impl Index {
         if let Some(source) = record.facts.source {
             change(self.by_source.entry(agent).or_default(), source, slot, adds);
         }
-        for label in &record.facts.labels {
-            change(self.by_label.entry(agent).or_default(), label.clone(), slot, adds);
-        }
-        for link in record.links() {
-            self.note_link((agent, link), slot, adds);
+        let kept = if self.late.is_some() { Kept::Causes } else { Kept::All };
+        let searched = self.late.is_none().then(|| self.searched.entry(agent).or_default());
+        self.pointers.note((slot, &record), kept, searched, adds);
+        if let Some(late) = &mut self.late {
+            late.take();
         }
         if !adds && places_are_empty(&self.places, agent) {
             self.forget_agent(agent);
         }
     }
 
-    fn note_link(&mut self, (agent, link): (AgentId, &Link), slot: Slot, adds: bool) {
-        let (namespace, selector) = match &link.target {
-            Target::Uid(uid, _) => {
-                return change(self.by_named_uid.entry(agent).or_default(), uid.clone(), slot, adds);
-            }
-            Target::Key(key) => {
-                return change(self.by_named_key.entry(agent).or_default(), key.clone(), slot, adds);
-            }
-            Target::Labels(_, namespace, selector) | Target::Claims(namespace, _, selector) => {
-                (namespace, selector)
-            }
-        };
-        let label = selector.exact().map(|(key, value)| (key.clone(), value.clone()));
-        let selecting = self.selecting.entry(agent).or_default();
-        change(selecting, (namespace.clone(), label), slot, adds);
+    /// Notes the texts of an object that came or goes.
+    fn note_text(&mut self, slot: Slot, adds: bool) {
+        let Some(record) = self.shared(slot).filter(|_| self.late.is_none()) else { return };
+        self.searched.entry(record.agent).or_default().note(slot, &record, adds);
+        if !adds {
+            self.collect_texts(record.agent);
+        }
     }
 
     /// Takes all objects of a cluster out.
@@ -242,16 +257,17 @@ impl Index {
     fn forget_agent(&mut self, agent: AgentId) {
         self.by_uid.remove(&agent);
         self.places.remove(&agent);
-        self.by_named_uid.remove(&agent);
-        self.by_named_key.remove(&agent);
-        self.by_label.remove(&agent);
-        self.selecting.remove(&agent);
+        self.pointers.forget_agent(agent);
+        if let Some(late) = &mut self.late {
+            late.take();
+        }
         self.unwell.remove(&agent);
         self.there.remove(&agent);
         self.defining.remove(&agent);
         self.asking.remove(&agent);
         self.refusing.remove(&agent);
         self.by_source.remove(&agent);
+        self.searched.remove(&agent);
         self.grouped.forget_agent(agent);
     }
 }

@@ -59,7 +59,7 @@ impl Index {
     #[must_use]
     pub fn caused_how(&self, record: &Record) -> Vec<(Relation, Slot)> {
         let key = record.key();
-        let candidates: BTreeSet<Slot> = self.naming(record, &key).collect();
+        let candidates: BTreeSet<Slot> = self.pointers.naming(record, &key).collect();
         let of_one = |slot: Slot| {
             let links = self.get(slot).into_iter().flat_map(|other| other.facts.links.iter());
             let causing = links.filter(|link| link.relation.is_cause() && names(link, record, &key));
@@ -72,11 +72,9 @@ impl Index {
     #[must_use]
     pub fn sources(&self, record: &Record) -> Vec<(Relation, Slot)> {
         let key = record.key();
-        let labels = record.facts.labels.iter().cloned().map(Some).chain([None]);
-        let selecting = self.selecting.get(&record.agent);
-        let selecting =
-            labels.filter_map(|label| selecting?.get(&(record.namespace.clone(), label))).flatten().copied();
-        let candidates: BTreeSet<Slot> = self.naming(record, &key).chain(selecting).collect();
+        let pointers = self.all_pointers();
+        let candidates: BTreeSet<Slot> =
+            pointers.naming(record, &key).chain(pointers.selecting(record)).collect();
         let mut found = Vec::new();
         for slot in candidates {
             let Some(source) = self.get(slot).filter(|source| source.is_there()) else { continue };
@@ -84,13 +82,6 @@ impl Index {
             found.extend(links.map(|link| (link.relation, slot)));
         }
         found
-    }
-
-    /// Objects with a link to this one by its UID or its key.
-    fn naming<'a>(&'a self, record: &Record, key: &Key) -> impl Iterator<Item = Slot> + use<'a> {
-        let by_uid = self.by_named_uid.get(&record.agent).and_then(|named| named.get(plain_uid(&record.uid)));
-        let by_key = self.by_named_key.get(&record.agent).and_then(|named| named.get(key));
-        [by_uid, by_key].into_iter().flatten().flatten().copied()
     }
 
     /// Claims of volumes whose names begin so.

@@ -1,5 +1,6 @@
 use serde_json::json;
 
+use super::*;
 use crate::model::given::{AGENT, Given, below, config, gone, object, pod, seen};
 use crate::model::relations::Relation;
 
@@ -80,4 +81,50 @@ fn verdicts_that_change_with_time_are_due_at_their_time() {
     assert_eq!(given.fold.index.due(at).count(), 1);
     given.says(vec![gone(&waiting)]);
     assert_eq!(given.fold.index.next_deadline(), None);
+}
+
+#[test]
+fn an_index_of_a_moment_answers_as_one_of_now() {
+    let mut given = Given::agents();
+    let labels = json!({"metadata": {"labels": {"app": "web"}}});
+    let web = below(pod("shop/web-1", labels.clone()), "apps/v1", "ReplicaSet", "web");
+    let service = object("v1", "Service", "shop/front", json!({"spec": {"selector": {"app": "web"}}}));
+    let user = json!({"spec": {"volumes": [{"name": "v", "configMap": {"name": "settings"}}]}});
+    let set = object("apps/v1", "ReplicaSet", "shop/web", json!({}));
+    let user = pod("shop/user", user);
+    let bodies = [web, service, config("shop/settings", labels), set, user];
+    given.says(bodies.iter().map(seen).collect());
+    let now = &given.fold.index;
+    let mut then = Index::of_a_moment(Declarations::default());
+    let slots = then.put_all(now.slots().filter_map(|slot| now.shared(slot)).collect::<Vec<_>>());
+    let mut related = 0;
+    for (slot, of_now) in slots.iter().zip(now.slots()) {
+        let (record, known) = (then.get(*slot).unwrap(), now.get(of_now).unwrap());
+        let names = |index: &Index, found: Vec<(Relation, Slot)>| {
+            let of = |(how, slot)| (how, index.get(slot).unwrap().uid.clone());
+            let mut found: Vec<_> = found.into_iter().map(of).collect();
+            found.sort();
+            found
+        };
+        assert_eq!(
+            names(&then, then.caused_how(record)),
+            names(now, now.caused_how(known)),
+            "{}",
+            record.name
+        );
+        let sources = names(&then, then.sources(record));
+        assert_eq!(sources, names(now, now.sources(known)), "{}", record.name);
+        related += sources.len();
+        assert_eq!(
+            names(&then, then.targets(record).collect()),
+            names(now, now.targets(known).collect()),
+            "{}",
+            record.name
+        );
+    }
+    assert!(related > 2, "{related}");
+    let label = ("app".into(), "web".into());
+    assert_eq!(then.labelled(AGENT, &label).count(), 2);
+    then.remove(slots[0]);
+    assert_eq!(then.labelled(AGENT, &label).count(), now.labelled(AGENT, &label).count() - 1);
 }

@@ -3,7 +3,7 @@
 use events::Timestamp;
 use events::configuration::DeclaredAction;
 use events::requests::index::OfferedAction;
-use objects::action::{Offer, of_kind, offer};
+use objects::action::{Offer, Seen, of_kind, offer};
 use serde_json::Value;
 
 use crate::model::kinds::resource_name;
@@ -32,10 +32,10 @@ pub fn actions(view: &View<'_>, record: &Record) -> Actions {
 impl Actions {
     /// Those that are offered for an object as it is.
     #[must_use]
-    pub fn offered(self, body: &Value, now: Timestamp) -> Vec<OfferedAction> {
-        let (resource, now) = (self.resource, now.to_string());
+    pub fn offered(self, body: Value, now: Timestamp) -> Vec<OfferedAction> {
+        let (resource, seen) = (self.resource, Seen::at(body, &now.to_string()));
         let offered = self.all.into_iter().filter_map(|(action, declared)| {
-            let Offer::Patch(patch) = offer(&action, body, &now) else { return None };
+            let Offer::Patch(patch) = offer(&action, &seen) else { return None };
             let DeclaredAction { name, text, subresource, .. } = action;
             Some(OfferedAction { name, text, resource: resource.clone(), subresource, patch, declared })
         });

@@ -98,7 +98,7 @@ impl<'v, 'a> Blame<'v, 'a> {
         found.sort_by_key(|(how, other)| {
             let record = index.get(*other);
             // The newest first: of a Deployment's ReplicaSets that is the one that is to come.
-            let created = record.and_then(|record| record.facts.created_at);
+            let created = record.and_then(|record| record.facts.created_at.time());
             let named = record.map(|record| (record.kind.clone(), record.name.clone()));
             (*how, std::cmp::Reverse(created), named)
         });

@@ -148,7 +148,7 @@ fn of_istio(view: &View<'_>, pod: &Record) -> Option<Inbound> {
 }
 
 fn age((record, _): &&(&Record, &PeerAuthentication)) -> (Option<events::Timestamp>, Text) {
-    (record.facts.created_at, record.name.clone())
+    (record.facts.created_at.time(), record.name.clone())
 }
 
 fn policies<'v>(

@@ -14,7 +14,9 @@ use crate::model::given::{
     AGENT, GATEWAY, Given, ORGANIZATION, OTHER, batch, below, config, gone, kind, listed, object, pod, seen,
     usable,
 };
-use crate::model::{ClusterRights, Listable, Rights, verdict_with_pods, workloads_above};
+use crate::model::{
+    ClusterRights, Listable, Rights, verdict_with_judged_pods, verdict_with_pods, workloads_above,
+};
 use events::requests::index::HealthState;
 
 mod environments;
@@ -82,13 +84,18 @@ fn shop() -> (Given, Vec<Value>) {
 /// Judges workloads with their pods, as a driver does.
 fn judge(given: &mut Given, bodies: &[Value]) {
     let body = |record: &Record| {
-        bodies.iter().find(|body| crate::model::given::uid(body) == record.uid.to_string()).cloned()
+        bodies
+            .iter()
+            .find(|body| crate::model::given::uid(body) == record.uid.to_string())
+            .cloned()
+            .map(Arc::new)
     };
     let (now, index) = (given.now(), &mut given.fold.index);
     let all: Vec<_> =
         bodies.iter().filter_map(|body| index.by_uid(AGENT, &crate::model::given::uid(body))).collect();
     for slot in workloads_above(index, all) {
         let verdict = verdict_with_pods(index, slot, now, &body);
+        assert_eq!(verdict_with_judged_pods(index, slot, now, &body), verdict);
         index.judge_with_pods(slot, verdict);
     }
 }

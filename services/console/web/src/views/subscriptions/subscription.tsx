@@ -2,11 +2,12 @@ import { type Signal, useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
 import { command, read } from "../../api/commands.ts";
-import { learnNames } from "../../model/names.ts";
+import { learnNames, names } from "../../model/names.ts";
+import { count } from "../../model/news.ts";
 import { now } from "../../model/now.ts";
 import { quoted } from "../../model/quoted.ts";
 import { learnRights, rightTo } from "../../model/rights.ts";
-import { type From, fromOf, standing, type Subscription, wayOf, whereOf } from "../../model/subscriptions.ts";
+import { type From, fromOf, reasonOf, standing, type Subscription, wayOf, whereOf } from "../../model/subscriptions.ts";
 import { span } from "../../model/time.ts";
 import { Action, MissingRights } from "../../parts/action.tsx";
 import { Glow } from "../../parts/glow.tsx";
@@ -52,11 +53,13 @@ export default function SubscriptionView({ matched }: { matched: string[] }) {
             </span>
           )}
         </div>
-        {value.reason && <p class="place-reason clamped">{value.reason}</p>}
+        {value.reason && <p class="place-reason clamped">{reasonOf(value, names.value)}</p>}
       </header>
       {error && <Trouble error={error} retryAt={retryAt} retry={again} />}
       <NextAttempt of={value} />
       <p class="actions">
+        {value.state !== "active" && <Resume of={value} path={path} done={again} />}
+        {value.state !== "paused" && <Pause of={value} path={path} done={again} />}
         <Replay of={value} path={path} done={again} />
         {!value.consumer && <Rotate of={value} path={path} done={again} />}
         <Delete of={value} path={path} />
@@ -70,7 +73,7 @@ export default function SubscriptionView({ matched }: { matched: string[] }) {
 }
 
 function NextAttempt({ of: { state, retry_at } }: { of: Subscription }) {
-  if (state === "parked") return <Notice tone="warning">Nothing is sent until it is replayed. Events wait for seven days, or as long as the operator keeps them.</Notice>;
+  if (state === "parked" || state === "paused") return <Notice tone="warning">Nothing is sent until it is resumed. Events wait for seven days, or as long as the operator keeps them.</Notice>;
   if (!retry_at) return null;
   const wait = Date.parse(retry_at) - now.value;
   return <Notice tone="warning">Later events wait, so that the order stays. {wait > 0 ? `The next attempt is made in ${span(wait + 999)}.` : "An attempt is made now."}</Notice>;
@@ -90,6 +93,7 @@ function Facts({ of }: { of: Subscription }) {
       {field("As", wayOf(of))}
       {field("Last sent", of.delivered_at ? <Ago at={Date.parse(of.delivered_at)} /> : "nothing yet")}
       {field("Behind", of.behind === undefined ? "not known before its first event" : of.behind === 0 ? "nothing" : `${of.behind.toLocaleString("en")} exported events${of.consumer ? "" : ", whether it wants them or not"}`)}
+      {field("Oldest that waits", of.oldest ? <Ago at={Date.parse(of.oldest)} /> : "none")}
       {of.position && field("Position", <code>{of.position}</code>)}
       {field("Created", <Ago at={Date.parse(of.created_at)} />)}
     </dl>
@@ -102,19 +106,51 @@ interface Props {
   done: () => void;
 }
 
-function Replay({ of, path, done }: Props) {
-  const from = useSignal<From>({ how: "here", text: "" });
-  const where = fromOf(from.value);
-  const isParked = of.state === "parked";
+function Pause({ of, path, done }: Props) {
   return (
     <Action
-      label={isParked ? "Go on" : "Replay"}
-      doing={isParked ? `Let ${of.name} go on` : `Replay ${of.name}`}
-      command={`kasbah subscription replay ${quoted(of.name)}${where ? ` --from ${quoted(where)}` : ""}`}
+      label="Pause"
+      doing={`Pause ${of.name}`}
+      command={`kasbah subscription pause ${quoted(of.name)}`}
+      right={rightTo("MANAGE_SUBSCRIPTIONS")}
+      run={() => command("POST", `${path}/pause`, {})}
+      done={done}
+    >
+      <p>{of.consumer ? "Programs that fetch get nothing" : "Nothing is sent"} until somebody resumes it. It stays where it is: events wait for seven days, or as long as the operator keeps them.</p>
+    </Action>
+  );
+}
+
+function Resume({ of, path, done }: Props) {
+  return (
+    <Action
+      label="Resume"
+      doing={`Resume ${of.name}`}
+      command={`kasbah subscription resume ${quoted(of.name)}`}
+      right={rightTo("MANAGE_SUBSCRIPTIONS")}
+      run={() => command("POST", `${path}/resume`, {})}
+      done={done}
+      isPrimary={of.state !== "retrying"}
+    >
+      <p>
+        {of.consumer ? "Programs fetch again, from where they were." : "Sending goes on behind the last event that was dealt with, at once."}
+        {of.behind ? ` ${count(of.behind, "event")} came since.` : ""} A gap event says which events have left the server meanwhile, if any.
+      </p>
+    </Action>
+  );
+}
+
+function Replay({ of, path, done }: Props) {
+  const from = useSignal<From>({ how: "time", text: "" });
+  const where = fromOf(from.value);
+  return (
+    <Action
+      label="Replay"
+      doing={`Replay ${of.name}`}
+      command={`kasbah subscription replay ${quoted(of.name)} --from ${where ? quoted(where) : "POSITION"}`}
       right={rightTo("MANAGE_SUBSCRIPTIONS")}
       run={() => command("POST", `${path}/replay`, { from: where })}
       done={done}
-      isPrimary={isParked}
     >
       <Where from={from} />
     </Action>
@@ -125,12 +161,8 @@ function Replay({ of, path, done }: Props) {
 function Where({ from }: { from: Signal<From> }) {
   return (
     <>
-      <p>
-        {from.value.how === "here"
-          ? "Sending goes on behind the last event that was dealt with, at once."
-          : "Events from there on are sent again, also those that the receiver has. Each has the id that it had."}
-      </p>
-      <FromFields of={from.value} here="from where it is" choose={(chosen) => (from.value = chosen)} />
+      <p>Events from there on are sent again, also those that the receiver has. Each has the id that it had.</p>
+      <FromFields of={from.value} choose={(chosen) => (from.value = chosen)} />
     </>
   );
 }

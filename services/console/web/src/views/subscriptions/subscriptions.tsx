@@ -4,13 +4,14 @@ import { learnNames, names } from "../../model/names.ts";
 import { count } from "../../model/news.ts";
 import { subscriptionPath } from "../../model/paths.ts";
 import { learnRights, rightTo } from "../../model/rights.ts";
-import { inOrder, standing, type Subscription, wayOf, whereOf } from "../../model/subscriptions.ts";
+import { inOrder, type Reader, readerOf, reasonOf, standing, type Subscribers, type Subscription, wayOf, whereOf } from "../../model/subscriptions.ts";
 import { MissingRights } from "../../parts/action.tsx";
 import { useCalmOrder } from "../../parts/calm.ts";
 import { Glow } from "../../parts/glow.tsx";
 import { Command, Empty, Skeleton, Trouble } from "../../parts/states.tsx";
 import { Status } from "../../parts/status.tsx";
-import { Ago } from "../../parts/time.tsx";
+import { PlainTable } from "../../parts/table.tsx";
+import { Ago, For } from "../../parts/time.tsx";
 import { usePolled } from "../../parts/use-loaded.ts";
 import { Create } from "./create.tsx";
 
@@ -20,8 +21,10 @@ const EVERY = 3000;
 export default function Subscriptions() {
   useEffect(learnNames, []);
   useEffect(learnRights, []);
-  const all = usePolled(async (stop) => (await read<{ items: Subscription[] }>("/subscriptions", stop)).items, [], { every: EVERY });
-  const { value, error, retryAt } = all.state.value;
+  const all = usePolled((stop) => read<Subscribers>("/subscriptions", stop), [], { every: EVERY });
+  const { error, retryAt } = all.state.value;
+  const value = all.state.value.value?.items;
+  const readers = all.state.value.value?.readers ?? [];
   const right = rightTo("MANAGE_SUBSCRIPTIONS");
   const isForbidden = error?.kind === "denied" || error?.kind === "not-found";
   return (
@@ -46,9 +49,35 @@ export default function Subscriptions() {
             </Empty>
           )}
           {value && value.length > 0 && <Lines of={value} />}
+          {readers.length > 0 && <Readers of={readers} />}
           <Command text="kasbah subscription ls" />
         </>
       )}
+    </section>
+  );
+}
+
+/** Who follows exported events without a subscription, and how far they are. */
+function Readers({ of }: { of: Reader[] }) {
+  return (
+    <section class="readers" aria-labelledby="readers">
+      <header class="section-head">
+        <h2 id="readers">Readers of /api/events</h2>
+        <span class="muted">{count(of.length, "program")} connected now</span>
+      </header>
+      <PlainTable label="Readers, those who lag most first" columns={["Who", "Since", "Behind", "Oldest that waits"]} wide="Types">
+        {of.map((one) => (
+          <tr key={`${readerOf(one, new Map())} ${one.since}`}>
+            <td>{readerOf(one, names.value)}</td>
+            <td>
+              <Ago at={Date.parse(one.since)} />
+            </td>
+            <td>{one.behind?.toLocaleString("en") ?? "–"}</td>
+            <td>{one.oldest ? <Ago at={Date.parse(one.oldest)} /> : "none"}</td>
+            <td class="wide">{one.filter.types?.join(", ") ?? "all events"}</td>
+          </tr>
+        ))}
+      </PlainTable>
     </section>
   );
 }
@@ -90,6 +119,7 @@ export function aboutOf({ filter, format }: Subscription): string {
 
 function Row({ of }: { of: Subscription }) {
   const { status, word } = standing(of);
+  const what = reasonOf(of, names.value) || aboutOf(of);
   return (
     <li>
       <a class="line subscription-line" href={subscriptionPath(of.name)} data-row>
@@ -101,11 +131,16 @@ function Row({ of }: { of: Subscription }) {
         <span class="line-name">
           <b>{of.name}</b> <span class="muted">{whereOf(of)}</span>
         </span>
-        <span class="line-what" title={of.reason || aboutOf(of)}>
-          {of.reason || aboutOf(of)}
+        <span class="line-what" title={what}>
+          {what}
         </span>
         <span class="line-commit muted">
           {of.behind ? `behind by ${of.behind.toLocaleString("en")}` : wayOf(of)}
+          {of.oldest && (
+            <>
+              , the oldest for <For since={Date.parse(of.oldest)} />
+            </>
+          )}
           {of.dead_letters > 0 && <span class="word is-out-of-sync"> {count(of.dead_letters, "dead letter")}</span>}
         </span>
         <span class="line-when muted">

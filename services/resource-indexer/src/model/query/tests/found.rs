@@ -106,7 +106,7 @@ fn a_page_over_many_objects_is_filled_in_steps() {
         let objects = (0..500).map(|number| config(&format!("shop/c{:05}", chunk * 500 + number), json!({})));
         given.says(objects.map(|object| seen(&object)).collect());
     }
-    let filter = ObjectFilter { text: Some("c22499".to_owned()), ..ObjectFilter::default() };
+    let filter = ObjectFilter { name: Some("c22499".to_owned()), ..ObjectFilter::default() };
     let request = FindObjects { filter, ..FindObjects::default() };
     let (steps, page) = given.look(|view| {
         let mut finding = Finding::begin(&request, view).unwrap();

@@ -146,7 +146,7 @@ fn actions_are_those_of_the_agents_configuration_beside_the_built_in_ones() {
     given.says(vec![seen(&cron_job), listed(kind("batch", "CronJob", "cronjobs", ""), 1)]);
     let offered = |given: &Given, body: &Value| -> Vec<(String, bool, String)> {
         let of = given.look(|view| actions(view, one(&named("cj", "nightly"), view).unwrap()));
-        let offered = of.offered(body, Timestamp(0)).into_iter();
+        let offered = of.offered(body.clone(), Timestamp(0)).into_iter();
         offered.map(|action| (action.name, action.declared, action.resource)).collect()
     };
     let suspend = |declared| ("suspend".to_owned(), declared, "cronjobs".to_owned());

@@ -1,1 +1,0 @@
-import{r as e}from"./graphql-B1UJdPWp.js";import{G as t}from"./index-B_rOQ9e0.js";var n=`query Rights { rights { action allowed reason } }`,r=t(async t=>(await e(n,{},t)).rights);function i(){return r.run(),r.stop}function a(e){return r.state.value.value?.find(t=>t.action===e)??null}export{a as n,i as t};

@@ -1,0 +1,115 @@
+//! What finds objects by what they point at, and by their labels.
+
+use std::collections::BTreeMap;
+
+use events::AgentId;
+
+use super::Slot;
+use super::searched::Searched;
+use super::slots::{Slots, change};
+use crate::model::record::{Record, plain_uid};
+use crate::model::relations::{Key, Link, Target};
+use crate::model::text::Text;
+
+type Sets<K> = BTreeMap<AgentId, BTreeMap<K, Slots>>;
+
+/// Which pointers are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kept {
+    /// All of them, and labels.
+    All,
+    /// Only links to what has caused an object.
+    Causes,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Pointers {
+    /// By UID that links name: objects whose owner came later are found here once it does.
+    by_named_uid: Sets<Text>,
+    by_named_key: Sets<Key>,
+    by_label: Sets<(Text, Text)>,
+    /// Objects that select others by their labels, by namespace, and by a label that all of those have where there is one.
+    selecting: Sets<(Text, Option<(Text, Text)>)>,
+}
+
+impl Pointers {
+    /// Adds an object to what finds it, or takes it out.
+    pub(super) fn note(
+        &mut self,
+        (slot, record): (Slot, &Record),
+        kept: Kept,
+        mut searched: Option<&mut Searched>,
+        adds: bool,
+    ) {
+        let agent = record.agent;
+        if kept == Kept::All {
+            let by_label = self.by_label.entry(agent).or_default();
+            for label in record.facts.labels.iter() {
+                let was_known = by_label.contains_key(label);
+                change(by_label, label.clone(), slot, adds);
+                if was_known != by_label.contains_key(label)
+                    && let Some(searched) = &mut searched
+                {
+                    searched.note_label(label, adds);
+                }
+            }
+        }
+        for link in record.links().filter(|link| kept == Kept::All || link.relation.is_cause()) {
+            self.note_link((agent, link), slot, adds);
+        }
+    }
+
+    fn note_link(&mut self, (agent, link): (AgentId, &Link), slot: Slot, adds: bool) {
+        let (namespace, selector) = match &link.target {
+            Target::Uid(uid, _) => {
+                return change(self.by_named_uid.entry(agent).or_default(), uid.clone(), slot, adds);
+            }
+            Target::Key(key) => {
+                return change(self.by_named_key.entry(agent).or_default(), key.clone(), slot, adds);
+            }
+            Target::Labels(_, namespace, selector) | Target::Claims(namespace, _, selector) => {
+                (namespace, selector)
+            }
+        };
+        let label = selector.exact().map(|(key, value)| (key.clone(), value.clone()));
+        let selecting = self.selecting.entry(agent).or_default();
+        change(selecting, (namespace.clone(), label), slot, adds);
+    }
+
+    pub(super) fn forget_agent(&mut self, agent: AgentId) {
+        self.by_named_uid.remove(&agent);
+        self.by_named_key.remove(&agent);
+        self.by_label.remove(&agent);
+        self.selecting.remove(&agent);
+    }
+
+    /// The UID as links of one cluster name it.
+    pub(super) fn named_uid(&self, agent: AgentId, uid: &str) -> Option<&Text> {
+        self.by_named_uid.get(&agent)?.get_key_value(uid).map(|(uid, _)| uid)
+    }
+
+    /// The labels of one cluster.
+    pub(super) fn labels(&self, agent: AgentId) -> impl Iterator<Item = &(Text, Text)> {
+        self.by_label.get(&agent).into_iter().flat_map(BTreeMap::keys)
+    }
+
+    /// Objects with a label in one cluster.
+    pub(super) fn labelled(&self, agent: AgentId, label: &(Text, Text)) -> Option<&Slots> {
+        self.by_label.get(&agent)?.get(label)
+    }
+
+    /// Objects with a link to this one by its UID or its key.
+    pub(super) fn naming<'a>(&'a self, record: &Record, key: &Key) -> impl Iterator<Item = Slot> + use<'a> {
+        let by_uid = self.by_named_uid.get(&record.agent).and_then(|named| named.get(plain_uid(&record.uid)));
+        let by_key = self.by_named_key.get(&record.agent).and_then(|named| named.get(key));
+        [by_uid, by_key].into_iter().flatten().flatten().copied()
+    }
+
+    /// Objects with a selector that may select this one.
+    pub(super) fn selecting<'a>(&'a self, record: &'a Record) -> impl Iterator<Item = Slot> + 'a {
+        let labels = record.facts.labels.iter().cloned().map(Some).chain([None]);
+        let selecting = self.selecting.get(&record.agent);
+        labels.filter_map(move |label| selecting?.get(&(record.namespace.clone(), label))).flatten().copied()
+    }
+}

@@ -1,0 +1,145 @@
+//! Sets of objects of which most have few: a label, an owner, a name that is pointed at.
+
+use std::collections::{BTreeMap, BTreeSet, btree_set};
+use std::slice;
+
+use smallvec::SmallVec;
+
+use super::Slot;
+
+/// As many take no memory of their own.
+const INSIDE: usize = 4;
+/// As many are kept in one piece, in which each one that is put in moves others.
+const FEW: usize = 32;
+
+/// Slots in their order.
+#[derive(Debug)]
+pub enum Slots {
+    /// Few, in one piece.
+    Few(SmallVec<[Slot; INSIDE]>),
+    /// More than few, or once more.
+    Many(BTreeSet<Slot>),
+}
+
+impl Default for Slots {
+    fn default() -> Self {
+        Self::Few(SmallVec::new())
+    }
+}
+
+impl Slots {
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many they are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Few(few) => few.len(),
+            Self::Many(many) => many.len(),
+        }
+    }
+
+    /// All of them, in their order.
+    pub fn iter(&self) -> Iter<'_> {
+        match self {
+            Self::Few(few) => Iter::Few(few.iter()),
+            Self::Many(many) => Iter::Many(many.iter()),
+        }
+    }
+
+    pub(super) fn insert(&mut self, slot: Slot) {
+        match self {
+            Self::Few(few) => match few.binary_search(&slot) {
+                Ok(_) => {}
+                Err(place) if few.len() < FEW => few.insert(place, slot),
+                Err(_) => *self = Self::Many(few.iter().copied().chain([slot]).collect()),
+            },
+            Self::Many(many) => {
+                many.insert(slot);
+            }
+        }
+    }
+
+    pub(super) fn remove(&mut self, slot: Slot) {
+        match self {
+            Self::Few(few) => {
+                if let Ok(place) = few.binary_search(&slot) {
+                    few.remove(place);
+                }
+            }
+            Self::Many(many) => {
+                many.remove(&slot);
+            }
+        }
+    }
+}
+
+/// Adds to or takes from a set that is no more once it is empty.
+pub(super) fn change<K: Ord>(sets: &mut BTreeMap<K, Slots>, key: K, slot: Slot, adds: bool) {
+    if adds {
+        sets.entry(key).or_default().insert(slot);
+    } else if let Some(set) = sets.get_mut(&key) {
+        set.remove(slot);
+        if set.is_empty() {
+            sets.remove(&key);
+        }
+    }
+}
+
+/// See [`Slots::iter`].
+pub enum Iter<'a> {
+    /// Of few.
+    Few(slice::Iter<'a, Slot>),
+    /// Of many.
+    Many(btree_set::Iter<'a, Slot>),
+}
+
+impl<'a> Iterator for Iter<'a> {
+    type Item = &'a Slot;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self {
+            Self::Few(few) => few.next(),
+            Self::Many(many) => many.next(),
+        }
+    }
+}
+
+impl<'a> IntoIterator for &'a Slots {
+    type Item = &'a Slot;
+    type IntoIter = Iter<'a>;
+
+    fn into_iter(self) -> Iter<'a> {
+        self.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn they_are_the_set_that_they_stand_for(steps: Vec<(bool, u8)>) {
+            let (mut slots, mut set) = (Slots::default(), BTreeSet::new());
+            for (adds, number) in steps {
+                let slot = Slot(u32::from(number) / 3);
+                if adds {
+                    slots.insert(slot);
+                    set.insert(slot);
+                } else {
+                    slots.remove(slot);
+                    set.remove(&slot);
+                }
+                prop_assert!(slots.iter().eq(set.iter()));
+                prop_assert_eq!(slots.len(), set.len());
+            }
+        }
+    }
+}
