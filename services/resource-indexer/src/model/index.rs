@@ -4,6 +4,7 @@
 
 mod declared;
 mod grouped;
+mod loading;
 mod noting;
 mod pieces;
 mod places;
@@ -20,6 +21,7 @@ use events::requests::index::HealthState;
 use events::{AgentId, SourceId, Timestamp};
 
 pub use grouped::{InCluster, counted};
+pub use loading::Loading;
 pub use places::{OfKind, Place};
 pub use searched::contains;
 pub use slots::Slots;

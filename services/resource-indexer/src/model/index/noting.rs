@@ -92,7 +92,7 @@ impl Index {
     }
 
     /// Adds one that is not known yet.
-    fn add(&mut self, record: Arc<Record>) -> Slot {
+    pub(super) fn add(&mut self, record: Arc<Record>) -> Slot {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             Slot(u32::try_from(self.slots.len().saturating_sub(1)).unwrap_or(u32::MAX))
