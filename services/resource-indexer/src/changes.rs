@@ -119,7 +119,7 @@ impl Object {
             agent_name: view.directory.name_of(record.agent),
             uid: record.uid.clone(),
             identity: record.identity(),
-            changes: record.changes,
+            changes: record.changes(),
             kind: record.kind.clone(),
             is_owned: record.facts.is_owned(),
         }

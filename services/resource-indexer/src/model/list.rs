@@ -1,4 +1,4 @@
-//! Lists that many objects share: labels, links, field managers.
+//! What many objects share: labels, links, field managers, verdicts, and what objects of a namespace have alike.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// An immutable list, cheap to clone. An empty one takes no memory of its own.
+/// An immutable list behind one pointer, cheap to clone. An empty one takes no memory of its own.
 #[derive(PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct List<T>(Option<Arc<[T]>>);
+pub struct List<T>(Option<Arc<Box<[T]>>>);
 
 impl<T> List<T> {
     /// The items, as long as nobody shares the list; none afterwards.
     pub(crate) fn unshared(&mut self) -> impl Iterator<Item = &mut T> {
-        self.0.as_mut().and_then(Arc::get_mut).into_iter().flatten()
+        self.0.as_mut().and_then(Arc::get_mut).into_iter().flat_map(|items| items.iter_mut())
     }
 }
 
@@ -34,13 +34,13 @@ impl<T> Default for List<T> {
 impl<T> Deref for List<T> {
     type Target = [T];
     fn deref(&self) -> &[T] {
-        self.0.as_deref().unwrap_or_default()
+        self.0.as_ref().map(|items| &***items).unwrap_or_default()
     }
 }
 
 impl<T> From<Vec<T>> for List<T> {
     fn from(items: Vec<T>) -> Self {
-        Self((!items.is_empty()).then(|| Arc::from(items)))
+        Self((!items.is_empty()).then(|| Arc::new(items.into())))
     }
 }
 
@@ -62,31 +62,56 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
     }
 }
 
-/// Keeps one copy of each list. Only looked up in, never iterated in an order that matters.
+/// Keeps one copy of each thing. Only looked up in, never iterated in an order that matters.
 #[derive(Debug)]
-pub struct Lists<T>(HashSet<Arc<[T]>>);
+pub struct Copies<T>(HashSet<Arc<T>>);
 
-impl<T> Default for Lists<T> {
+impl<T> Default for Copies<T> {
     fn default() -> Self {
         Self(HashSet::new())
     }
 }
 
+impl<T: Eq + Hash> Copies<T> {
+    /// Replaces a thing by the copy that is kept. The first one is kept, once `within` has shared what it consists of.
+    pub fn share(&mut self, thing: &mut Arc<T>, within: impl FnOnce(&mut T)) {
+        if let Some(kept) = self.0.get(&**thing) {
+            *thing = Arc::clone(kept);
+            return;
+        }
+        if let Some(thing) = Arc::get_mut(thing) {
+            within(thing);
+        }
+        self.0.insert(Arc::clone(thing));
+    }
+
+    /// Lets go of what nobody else holds.
+    pub fn sweep(&mut self) {
+        self.0.retain(|thing| Arc::strong_count(thing) > 1);
+    }
+}
+
+/// Keeps one copy of each list.
+#[derive(Debug)]
+pub struct Lists<T>(Copies<Box<[T]>>);
+
+impl<T> Default for Lists<T> {
+    fn default() -> Self {
+        Self(Copies::default())
+    }
+}
+
 impl<T: Eq + Hash> Lists<T> {
-    /// Replaces a list by the copy that is kept.
-    pub fn share(&mut self, list: &mut List<T>) {
-        let Some(items) = &mut list.0 else { return };
-        match self.0.get(&**items) {
-            Some(kept) => *items = Arc::clone(kept),
-            None => {
-                self.0.insert(Arc::clone(items));
-            }
+    /// Replaces a list by the copy that is kept. The first one is kept, once `within` has shared what its items consist of.
+    pub fn share(&mut self, list: &mut List<T>, within: impl FnMut(&mut T)) {
+        if let Some(items) = &mut list.0 {
+            self.0.share(items, |items| items.iter_mut().for_each(within));
         }
     }
 
     /// Lets go of what nobody else holds.
     pub fn sweep(&mut self) {
-        self.0.retain(|list| Arc::strong_count(list) > 1);
+        self.0.sweep();
     }
 }
 
@@ -98,20 +123,23 @@ mod tests {
     fn equal_lists_are_one_as_long_as_somebody_holds_them() {
         let mut lists = Lists::default();
         let [mut one, mut other] = [List::from(vec![1, 2]), List::from(vec![1, 2])];
-        lists.share(&mut one);
-        lists.share(&mut other);
+        let mut seen = Vec::new();
+        lists.share(&mut one, |item| seen.push(*item));
+        lists.share(&mut other, |item| seen.push(*item));
+        assert_eq!(seen, [1, 2], "of the one that is kept");
         assert!(std::ptr::eq(&*one, &*other));
         assert_eq!(one.unshared().count(), 0, "changed for all of them");
         lists.sweep();
         drop((one, other));
-        assert_eq!(lists.0.len(), 1);
+        assert_eq!(lists.0.0.len(), 1);
         lists.sweep();
-        assert!(lists.0.is_empty());
+        assert!(lists.0.0.is_empty());
     }
 
     #[test]
     fn what_is_written_is_what_a_list_of_its_own_is_written_as() {
         let (list, none) = (List::from(vec!["a", "b"]), List::<u8>::default());
+        assert_eq!(size_of_val(&none), size_of::<usize>());
         assert_eq!(rmp_serde::to_vec(&list).unwrap(), rmp_serde::to_vec(&["a", "b"]).unwrap());
         let bytes = rmp_serde::to_vec(&none).unwrap();
         assert_eq!(bytes, rmp_serde::to_vec(&[0_u8; 0]).unwrap());

@@ -16,7 +16,7 @@ use super::{
     AGENTS, CHANGES, DIRECTORY_KEY, META, OBJECTS, RECENT, STANDING_KEY, STATED, Standing, StoreError,
     TIMELINE, TUNNELS_KEY, Table, decode, guarded, whole_record,
 };
-use crate::model::{Directory, Fold, Observed, Record, Tunnels};
+use crate::model::{Directory, Fold, Loading, Observed, Record, Tunnels};
 
 /// Objects that are handed over at once while they are loaded.
 const LOADED_AT_ONCE: usize = 1_000;
@@ -159,11 +159,13 @@ impl Reader {
             let leaving = &standing.leaving;
             let reading = scope.spawn(move || self.send_records(leaving, &sender));
             receiver.into_iter().flatten().for_each(|record| {
-                fold.index.put(record);
+                fold.index.load(record);
             });
-            reading
+            let loading = reading
                 .join()
-                .unwrap_or_else(|_| Err(StoreError::Broken("redb panicked while loading".to_owned())))
+                .unwrap_or_else(|_| Err(StoreError::Broken("redb panicked while loading".to_owned())))?;
+            fold.index.end_loading(loading);
+            Ok::<_, StoreError>(())
         })?;
         let directory = self.meta(DIRECTORY_KEY)?.map(|bytes| decode(&bytes)).transpose()?;
         let tunnels = self.meta(TUNNELS_KEY)?.map(|bytes| decode(&bytes)).transpose()?;
@@ -175,17 +177,17 @@ impl Reader {
         })
     }
 
-    /// Reads and decodes all objects: half of the work of loading, beside that of putting them where they are found.
+    /// Reads, decodes and prepares all objects: half of the work of loading, beside that of putting them where they are found.
     fn send_records(
         &self,
         leaving: &BTreeSet<AgentId>,
-        records: &SyncSender<Vec<Record>>,
-    ) -> Result<(), StoreError> {
+        records: &SyncSender<Vec<Arc<Record>>>,
+    ) -> Result<Loading, StoreError> {
         let objects = self.reading.open_table(OBJECTS).map_err(StoreError::of)?;
         let stated = self.reading.open_table(STATED).map_err(StoreError::of)?;
         // Both are in the order of objects.
         let mut stated = stated.iter().map_err(StoreError::of)?.peekable();
-        let mut some = Vec::with_capacity(LOADED_AT_ONCE);
+        let (mut loading, mut some) = (Loading::default(), Vec::with_capacity(LOADED_AT_ONCE));
         for row in objects.iter().map_err(StoreError::of)? {
             let (key, value) = row.map_err(StoreError::of)?;
             if keys::agent_of(key.value()).is_some_and(|agent| leaving.contains(&agent)) {
@@ -197,16 +199,17 @@ impl Reader {
             let is_of_it =
                 |row: &Result<Pair, _>| row.as_ref().is_ok_and(|(of, _)| of.value() == key.value());
             let of_it = stated.next_if(is_of_it).transpose().map_err(StoreError::of)?;
-            some.push(whole_record(value.value(), of_it.as_ref().map(|(_, stated)| stated.value()))?);
+            let record = whole_record(value.value(), of_it.as_ref().map(|(_, stated)| stated.value()))?;
+            some.push(loading.prepare(record));
             if some.len() == LOADED_AT_ONCE
                 && records.send(std::mem::replace(&mut some, Vec::with_capacity(LOADED_AT_ONCE))).is_err()
             {
-                return Ok(());
+                return Ok(loading);
             }
         }
         // Who receives them ends after them.
         let _ = records.send(some);
-        Ok(())
+        Ok(loading)
     }
 
     /// Where the fold stands.

@@ -46,11 +46,8 @@ impl Pointers {
         if kept == Kept::All {
             let by_label = self.by_label.entry(agent).or_default();
             for label in record.facts.labels.iter() {
-                let was_known = by_label.contains_key(label);
-                change(by_label, label.clone(), slot, adds);
-                if was_known != by_label.contains_key(label)
-                    && let Some(searched) = &mut searched
-                {
+                let is_other = change(by_label, label.clone(), slot, adds);
+                if let Some(searched) = searched.as_mut().filter(|_| is_other) {
                     searched.note_label(label, adds);
                 }
             }
@@ -63,14 +60,15 @@ impl Pointers {
     fn note_link(&mut self, (agent, link): (AgentId, &Link), slot: Slot, adds: bool) {
         let (namespace, selector) = match &link.target {
             Target::Uid(uid, _) => {
-                return change(self.by_named_uid.entry(agent).or_default(), uid.clone(), slot, adds);
+                change(self.by_named_uid.entry(agent).or_default(), uid.clone(), slot, adds);
+                return;
             }
             Target::Key(key) => {
-                return change(self.by_named_key.entry(agent).or_default(), key.clone(), slot, adds);
+                change(self.by_named_key.entry(agent).or_default(), key.clone(), slot, adds);
+                return;
             }
-            Target::Labels(_, namespace, selector) | Target::Claims(namespace, _, selector) => {
-                (namespace, selector)
-            }
+            Target::Labels(selected) => (&selected.namespace, &selected.selector),
+            Target::Claims(claimed) => (&claimed.namespace, &claimed.selector),
         };
         let label = selector.exact().map(|(key, value)| (key.clone(), value.clone()));
         let selecting = self.selecting.entry(agent).or_default();
