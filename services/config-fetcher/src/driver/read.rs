@@ -207,8 +207,12 @@ impl Fetcher {
             LegacyReading { commit: commit.clone(), configuration, warnings: former.warnings }
         });
         if findings.is_empty() {
+            let definitions = draft.definitions.clone();
             let configuration = Box::new(draft.resolve(agent, &projects, &of_environments));
-            Ok((Outcome::Good { commit, configuration, warnings }, former))
+            Ok(match definitions.too_large(file, &configuration) {
+                None => (Outcome::Good { commit, configuration, warnings }, former),
+                Some(found) => (Outcome::Bad { commit: Some(commit), findings: vec![found], warnings }, None),
+            })
         } else {
             // Those of other files stay behind, as they are.
             findings.sort_by_key(|finding| {

@@ -1,6 +1,9 @@
 //! The key `definitions`, the files that it names, and how what these declare comes beside what the agent's own file declares.
 
-use events::configuration::{DeclaredAction, DeclaredRelation, FileFinding, HealthSettings};
+use events::commit::MAXIMUM_COMMIT_BYTES;
+use events::configuration::{
+    AgentConfiguration, DeclaredAction, DeclaredRelation, FileFinding, HealthSettings,
+};
 use objects::action::MAXIMUM_ACTIONS;
 use objects::health::MAXIMUM_RULES;
 use objects::yaml::{Limits, Node};
@@ -18,9 +21,11 @@ use super::{
 pub const MAXIMUM_FILES: usize = 20;
 /// Longest path of such a file, in bytes.
 const MAXIMUM_PATH: usize = 1_024;
-/// Most bytes of all that is declared for one agent, as JSON: the event that puts it into force has to fit into a commit of the log, with
-/// all sources and grants.
+/// Most bytes of all that is declared for one agent, as JSON: the event that puts it into force has to fit into a commit of the log.
 pub const MAXIMUM_DECLARED_BYTES: usize = 256 * 1024;
+/// Most bytes of a configuration with definitions, as JSON, for the same reason: its sources and grants may have more than usual. The event
+/// has warnings besides.
+const MAXIMUM_CONFIGURATION_BYTES: usize = MAXIMUM_COMMIT_BYTES - 64 * 1024;
 /// Deepest nesting: tests hold whole objects.
 const MAXIMUM_DEPTH: usize = 32;
 /// The key in an agent's file.
@@ -46,6 +51,25 @@ pub struct DefinitionsFile {
     pub field: String,
     /// Where its path stands: line and column.
     pub place: (u32, u32),
+}
+
+impl DraftDefinitions {
+    /// What is wrong if a configuration with these definitions is too large for the log. `file` is the agent's own.
+    #[must_use]
+    pub fn too_large(&self, file: &str, configuration: &AgentConfiguration) -> Option<FileFinding> {
+        if self.files.is_empty() {
+            return None;
+        }
+        // Serialization of plain values does not fail.
+        let bytes = serde_json::to_vec(configuration).unwrap_or_default().len();
+        let message = || {
+            format!(
+                "{bytes} bytes of configuration as JSON, with what is defined here; at most {MAXIMUM_CONFIGURATION_BYTES} are allowed"
+            )
+        };
+        let (line, column) = self.place;
+        (bytes > MAXIMUM_CONFIGURATION_BYTES).then(|| finding(file, line, column, KEY, message()))
+    }
 }
 
 impl DefinitionsFile {

@@ -256,3 +256,29 @@ fn what_is_wrong_in_a_file_leaves_nothing_to_put_into_force() {
     checked.take_in(FILE, &[], vec![wrong.clone()]);
     assert_eq!((checked.findings, checked.former), (vec![wrong], None));
 }
+
+#[test]
+fn a_configuration_with_definitions_fits_into_the_log() {
+    let source = |number| format!("  - {{name: s{number}, include: ['{}']}}\n", "x".repeat(400));
+    let sources: String = (0..500).map(source).collect();
+    let scripts = |bytes: usize| {
+        let script = |number| format!("{{group: a, kind: K{number}, lua: '{}'}}", "x".repeat(bytes));
+        let scripts: Vec<String> = (0..10).map(script).collect();
+        read(&format!("health: {{imported: [{}]}}\n", scripts.join(", ")))
+    };
+    for (key, bytes, fits) in [
+        ("definitions: [{path: a}]\n", 1_000, true),
+        ("definitions: [{path: a}]\n", 20_000, false),
+        ("", 20_000, true),
+    ] {
+        let mut checked = check(FILE, format!("{key}sources:\n{sources}").as_bytes());
+        checked.take_in(FILE, &[scripts(bytes)], Vec::new());
+        assert_eq!(checked.findings, []);
+        let definitions = checked.draft.definitions.clone();
+        let projects = vec![project(1); 500];
+        let configuration = checked.draft.resolve(agent(), &projects, &BTreeMap::new());
+        let found = definitions.too_large(FILE, &configuration);
+        assert_eq!(found.is_none(), fits, "{bytes}: {found:?}");
+        assert!(found.is_none_or(|found| found.message.contains("at most 458752 are allowed")));
+    }
+}
