@@ -24,6 +24,9 @@ pub struct ReadFile {
     /// Not from what the ref named some time ago: another replica may have told of more since.
     #[serde(default)]
     pub fresh: bool,
+    /// The ref is watched for so many seconds more, though nobody's configuration or sources lie there, and its new commits are told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub watch_seconds: Option<u32>,
 }
 request!(ReadFile => FileAtCommit, "repo-poller.read-file");
 

@@ -1,5 +1,6 @@
 //! Reads configuration files when there is a reason, and records what came of it.
 
+mod definitions;
 mod read;
 mod schedule;
 

@@ -4,6 +4,7 @@
 
 mod actions;
 mod advice;
+mod definitions;
 mod fields;
 mod granted;
 mod grants;
@@ -27,11 +28,14 @@ use events::{AgentId, ProjectId, SourceId};
 use objects::yaml::{Limits, Node, load_documents};
 
 pub use advice::Addition;
+pub use definitions::{
+    Definitions, DefinitionsFile, DraftDefinitions, MAXIMUM_DECLARED_BYTES, MAXIMUM_FILES, definitions,
+};
 use fields::{choice, list, mapping, required, strict_mapping, text, truth};
 pub use granted::{GrantTarget, Granted, granted};
 use grants::{Identity, Reading};
-pub use report::MAXIMUM as MAXIMUM_FINDINGS;
 use report::Report;
+pub use report::{MAXIMUM as MAXIMUM_FINDINGS, finding};
 pub use rule_tests::{Expected, RuleFrom, RuleTest, RuleTests, TestedRules, declared_rules, rule_tests};
 pub use source::{DraftEnvironment, DraftSource};
 
@@ -87,6 +91,8 @@ pub struct Draft {
     pub relations: Vec<DeclaredRelation>,
     /// What can be done with objects, beyond what is built in.
     pub actions: Vec<DeclaredAction>,
+    /// Files that declare more of these three.
+    pub definitions: DraftDefinitions,
     /// Its sources.
     pub sources: Vec<DraftSource>,
     /// Who may use the cluster's API.
@@ -154,6 +160,7 @@ pub fn check(file: &str, content: &[u8]) -> Checked {
         health: HealthSettings::default(),
         relations: Vec::new(),
         actions: Vec::new(),
+        definitions: DraftDefinitions::default(),
         sources: Vec::new(),
         grants: Grants::default(),
         implicit_rights: false,
@@ -190,10 +197,12 @@ fn root(report: &mut Report, content: &[u8]) -> Option<Node> {
         depth: MAXIMUM_DEPTH,
         nodes_after_aliases: MAXIMUM_NODES,
     };
-    root_within(report, content, &limits)
+    let advice = "the file is empty; write 'sources: []' if the agent is to have none";
+    root_within(report, content, &limits, advice)
 }
 
-fn root_within(report: &mut Report, content: &[u8], limits: &Limits) -> Option<Node> {
+/// The one document of a file; `empty` is said of a file without any.
+fn root_within(report: &mut Report, content: &[u8], limits: &Limits, empty: &str) -> Option<Node> {
     let Ok(text) = std::str::from_utf8(content) else {
         report.whole_file("the file is not UTF-8");
         return None;
@@ -207,7 +216,7 @@ fn root_within(report: &mut Report, content: &[u8], limits: &Limits) -> Option<N
     };
     let mut documents = documents.into_iter();
     let Some(document) = documents.next() else {
-        report.whole_file("the file is empty; write 'sources: []' if the agent is to have none");
+        report.whole_file(empty);
         return None;
     };
     if let Some(second) = documents.next() {
@@ -239,6 +248,7 @@ fn configuration(report: &mut Report, root: &Node, reading: Reading) -> Draft {
         "health",
         "relations",
         "actions",
+        "definitions",
         "sources",
         "audit",
         "record_sessions",
@@ -256,6 +266,8 @@ fn configuration(report: &mut Report, root: &Node, reading: Reading) -> Draft {
     let relations = known.get("relations").map(|node| relations::relations(report, node)).unwrap_or_default();
     let actions =
         known.get("actions").map(|node| actions::actions(report, node, "actions")).unwrap_or_default();
+    let definitions =
+        known.get("definitions").map(|node| definitions::files(report, node)).unwrap_or_default();
     let sources = if root.as_mapping().is_some() {
         required(report, root, &known, "", "sources", "write 'sources: []' if the agent is to have none")
     } else {
@@ -266,19 +278,33 @@ fn configuration(report: &mut Report, root: &Node, reading: Reading) -> Draft {
     let identity = Identity::of(reading, mode.unwrap_or(Mode::Cluster), allowed.unwrap_or(false));
     let (ci, user) = (known.get("ci_access").copied(), known.get("user_access").copied());
     let grants = grants::grants(report, ci, user, identity);
+    let (audit, record_sessions) = recording(report, &known);
+    let grants = Grants { audit, record_sessions, ..grants };
+    let (mode, implicit_rights) = (mode.unwrap_or(Mode::Cluster), reading == Reading::LegacyReading);
+    Draft {
+        mode,
+        lockdown,
+        resources,
+        observe,
+        health,
+        relations,
+        actions,
+        definitions,
+        sources,
+        grants,
+        implicit_rights,
+    }
+}
+
+/// What happens to a request that cannot be recorded, and what is recorded of sessions.
+fn recording(report: &mut Report, known: &BTreeMap<String, &Node>) -> (AuditMode, RecordSessions) {
     let audits = [("fail_open", AuditMode::FailOpen), ("fail_closed", AuditMode::FailClosed)];
     let audit = known.get("audit").and_then(|node| choice(report, node, "audit", &audits));
     let recorded =
         [("none", RecordSessions::None), ("output", RecordSessions::Output), ("all", RecordSessions::All)];
     let record_sessions =
         known.get("record_sessions").and_then(|node| choice(report, node, "record_sessions", &recorded));
-    let grants = Grants {
-        audit: audit.unwrap_or_default(),
-        record_sessions: record_sessions.unwrap_or_default(),
-        ..grants
-    };
-    let (mode, implicit_rights) = (mode.unwrap_or(Mode::Cluster), reading == Reading::LegacyReading);
-    Draft { mode, lockdown, resources, observe, health, relations, actions, sources, grants, implicit_rights }
+    (audit.unwrap_or_default(), record_sessions.unwrap_or_default())
 }
 
 fn resources(report: &mut Report, node: &Node) -> ResourceRules {

@@ -1,6 +1,8 @@
 //! config-fetcher with the embedded store and the bus of one process; what authz and repo-poller answer comes from a table.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test from end to end")]
 
+#[path = "fetching/definitions.rs"]
+mod definitions;
 #[path = "fetching/late_log.rs"]
 mod late_log;
 
@@ -43,6 +45,8 @@ const FILE: &str = ".kasbah/agents/staging/config.yaml";
 struct Table {
     /// What reading the file gives.
     file: Option<Result<FileAtCommit, Refusal>>,
+    /// What reading any other file gives.
+    others: BTreeMap<(ProjectId, String), Result<FileAtCommit, Refusal>>,
     projects: BTreeMap<String, ProjectId>,
     not_granted: Option<ProjectId>,
     reads: Vec<ReadFile>,
@@ -273,9 +277,11 @@ async fn serve(bus: &Arc<LocalBus>, table: &Arc<Mutex<Table>>) -> Vec<Serving> {
     vec![
         bus::answer::<ReadFile, _>(&**bus, move |_, request| {
             let mut table = read.lock();
-            table.reads.push(request);
+            let other = table.others.get(&(request.project, request.path.clone())).cloned();
             let unavailable = || Err(Refusal::new(RefusalKind::Unavailable, "not watched yet; retry"));
-            let answer = table.file.clone().unwrap_or_else(unavailable);
+            let answer = other.or_else(|| table.file.clone().filter(|_| request.path == FILE));
+            let answer = answer.unwrap_or_else(unavailable);
+            table.reads.push(request);
             async move { answer }.boxed()
         })
         .await
@@ -534,7 +540,12 @@ async fn people_see_what_authz_lets_them_see() {
         let (bus, show) = (Arc::clone(&harness.bus), show.clone());
         async move { bus::ask(&*bus, &context, &show).await }
     };
-    assert_eq!(ask(Actor::User(friend), harness.organization).await.unwrap().commit.as_deref(), Some("c1"));
+    // The log has it before the fetcher has folded it.
+    eventually(DEADLINE, || async {
+        let view = ask(Actor::User(friend), harness.organization).await.unwrap();
+        if view.commit.as_deref() == Some("c1") { Ok(()) } else { Err(format!("{view:?}")) }
+    })
+    .await;
     let refusals = [
         ask(Actor::User(stranger), harness.organization).await,
         ask(Actor::User(friend), OrganizationId(harness.world.new_uuid())).await,

@@ -196,6 +196,58 @@ async fn an_agent_of_a_group_is_configured_by_one_of_its_projects() {
 }
 
 #[tokio::test]
+async fn definitions_of_another_project_come_into_force_and_so_does_a_push_there() {
+    let kasbah = installation().await;
+    let owner = Person { kasbah: &kasbah, token: None };
+    let git = GitServer::start().unwrap();
+    let repository = |name: &str, path: &str, text: &str| {
+        let url = git.create(name).unwrap();
+        let tree = WorkTree::clone(&url).unwrap();
+        tree.write(path, text).unwrap();
+        tree.commit_and_push("first").unwrap();
+        owner.ok(&format!("project create shop/{name} --repository {url}"));
+        git.add_webhook(name, kasbah.webhook(&format!("shop/{name}")).unwrap()).unwrap();
+        tree
+    };
+    let rule =
+        |healthy: &str| format!("health:\n  rules:\n    - {{group: a, kind: B, healthy: \"{healthy}\"}}\n");
+    // No source reads it.
+    let charts = repository("charts", "database/kasbah.yaml", &rule("status.one"));
+    let file = "sources: []\ndefinitions: [{project: shop/charts, path: database/kasbah.yaml}]\n";
+    let _deploy = repository("deploy", ".kasbah/agents/edge/config.yaml", file);
+    owner.ok("agent register edge --project shop/deploy");
+    let becomes = async |what: &str, limit: Duration, is: &dyn Fn(&Value) -> bool| {
+        eventually(limit, || async {
+            let shown = owner.json("agent show edge")["configuration"].clone();
+            ensure!(is(&shown), "the configuration is not {what}: {shown:#}");
+            Ok(())
+        })
+        .await;
+    };
+    let judges = |healthy: &'static str| {
+        move |shown: &Value| shown.pointer("/configuration/health/rules/0/healthy") == Some(&healthy.into())
+    };
+    becomes("of the first commit", LIMIT, &judges("status.one")).await;
+    // Sooner than anybody would look without a reason.
+    let soon = Duration::from_secs(30);
+    charts.write("database/kasbah.yaml", rule("status.two")).unwrap();
+    charts.commit_and_push("second").unwrap();
+    becomes("of the second commit", soon, &judges("status.two")).await;
+    charts.write("database/kasbah.yaml", rule("status.two ==")).unwrap();
+    charts.commit_and_push("third").unwrap();
+    becomes("rejected", soon, &|shown| {
+        let found = shown.pointer("/rejected/findings/0").unwrap_or(&Value::Null);
+        found["file"] == "shop/charts:database/kasbah.yaml"
+            && found["field"] == "health.rules[0].healthy"
+            && found["line"] == 3
+            && judges("status.two")(shown)
+    })
+    .await;
+    let shown = owner.ok("agent show edge");
+    assert!(shown.contains("shop/charts:database/kasbah.yaml:3:"), "{shown}");
+}
+
+#[tokio::test]
 async fn a_credentials_secret_goes_in_by_a_pipe_and_never_comes_out() {
     let kasbah = installation().await;
     let owner = Person { kasbah: &kasbah, token: None };

@@ -13,15 +13,16 @@ use std::time::Duration;
 use anyhow::Context as _;
 use bus::{Bus, Live, Presence, Received, Subscription};
 use events::Notice;
+use events::configuration::GitReference;
 use events::requests::repository::RepositoryPushed;
 use events::subject::Subject;
-use events::{ProjectId, Timestamp};
+use events::{AgentId, ProjectId, Timestamp};
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use parking_lot::Mutex;
 use store::{Blobs, EventLog, Following, KeyRing, Snapshots};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 use uuid::Uuid;
 use world::World;
 use world::spawn::blocking;
@@ -30,7 +31,7 @@ use crate::SERVICE;
 use crate::args::Args;
 use crate::git::{GitError, Repositories};
 use crate::metrics::Counts;
-use crate::model::{Interest, State};
+use crate::model::{Interest, Readers, State};
 pub(crate) use shared::{Job, Shared, Status};
 use watcher::Watcher;
 
@@ -90,6 +91,8 @@ pub async fn run(args: Args, deps: Deps, shutdown: chassis::Shutdown) -> anyhow:
             deps,
             building: Semaphore::new(BUILDS),
             watched: Mutex::default(),
+            readers: Mutex::default(),
+            wanted: Notify::new(),
         });
         poller.show_counts();
         let pushes = poller.deps.bus.subscribe(&Subject::notice(RepositoryPushed::NAME)).await?;
@@ -121,12 +124,16 @@ pub(crate) struct Poller {
     building: Semaphore,
     counts: Counts,
     watched: Mutex<BTreeMap<ProjectId, Watched>>,
+    /// For whom files are read of refs that nothing else may want.
+    readers: Mutex<Readers>,
+    /// There is a new one.
+    wanted: Notify,
 }
 
 /// What the watchers were started and changed for.
 struct Assignment {
     revision: u64,
-    /// When a token ends by itself.
+    /// When a token ends by itself, or a reader is forgotten.
     until: Option<Timestamp>,
 }
 
@@ -175,6 +182,19 @@ impl Poller {
         self.watched.lock().get(&project).map(|watched| Arc::clone(&watched.shared))
     }
 
+    /// A file of a ref was read for an agent, which may want more of it until then.
+    pub(crate) fn want(
+        &self,
+        project: ProjectId,
+        reference: &GitReference,
+        agent: AgentId,
+        until: Timestamp,
+    ) {
+        if self.readers.lock().want((project, reference.clone()), agent, until) {
+            self.wanted.notify_one();
+        }
+    }
+
     /// The other replica that watches a repository, if it is not this one.
     pub(crate) fn owner_elsewhere(&self, project: ProjectId) -> Option<Uuid> {
         let replicas = self.replicas.borrow();
@@ -219,6 +239,7 @@ impl Poller {
                     changed.context("the replicas of repo-poller are no longer known")?;
                     assignment = None;
                 }
+                () = self.wanted.notified() => assignment = None,
                 changed = changes.changed() => changed.context("the fold of repo-poller ended")?,
                 notice = pushes.receiver.recv() => self.handle_push(notice.context("the bus ended the notices of pushes")?),
                 () = self.deps.world.clock.sleep(pause.min(LONGEST_PAUSE)) => assignment = None,
@@ -229,9 +250,14 @@ impl Poller {
     /// Starts, changes and ends watchers, so that exactly the wanted repositories are watched.
     fn reassign(self: &Arc<Self>, watchers: &mut Watchers) -> Assignment {
         let now = self.now();
+        let readers = {
+            let mut readers = self.readers.lock();
+            readers.keep_wanted(now);
+            readers.clone()
+        };
         let (assignment, mut interests) = self.fold.read(|state| {
-            let assignment = Assignment { revision: state.revision(), until: state.next_expiry(now) };
-            (assignment, state.interests(now))
+            let until = state.next_expiry(now).into_iter().chain(readers.next_end()).min();
+            (Assignment { revision: state.revision(), until }, state.interests(&readers, now))
         });
         interests.retain(|project, _| self.owner_elsewhere(*project).is_none());
         let mut watched = self.watched.lock();

@@ -21,7 +21,7 @@ use store::{Committed, Fact, Projection, ReadFilter};
 pub use events::repository::ref_aggregate;
 
 pub use decide::{Decided, Found, Given, decide_built, decide_failed};
-pub use interest::{Interest, RefInterest, WantedSource};
+pub use interest::{Interest, Readers, RefInterest, WantedSource};
 
 /// Everything that decides what is watched, and the last that was said about each source.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]

@@ -27,6 +27,9 @@ const FILE_LIMIT: u32 = 768 * 1024;
 /// authz was asked over the bus when it began, and who is not heard there is given up only later than this.
 const FRESH: Duration = Duration::from_secs(2);
 
+/// Longest time for which a ref is watched because a file of it was read, in seconds.
+const LONGEST_WATCH: u32 = 7 * 86_400;
+
 /// Who may answer a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Asked {
@@ -139,6 +142,10 @@ async fn read_file(
     if let Some(answer) = ask_owner(&poller, &context, request.project, &request, asked).await {
         return answer;
     }
+    if let Some(seconds) = request.watch_seconds {
+        let until = poller.now().plus_millis(i64::from(seconds.min(LONGEST_WATCH)) * 1000);
+        poller.want(request.project, &request.reference, request.agent, until);
+    }
     let deadline = Duration::from_millis(u64::from(context.deadline_millis.saturating_mul(4) / 5));
     let unwatched = || Refusal::new(RefusalKind::Unavailable, "the repository is not watched yet; retry");
     let Some(shared) = poller.watcher_of(request.project) else { return Err(unwatched()) };
@@ -167,7 +174,9 @@ async fn tip_of(shared: &Shared, request: &ReadFile, now: Duration) -> Result<Ob
         shared.wake(None);
     }
     let known = |status: &Status| {
-        let is_there = !status.fetching_first(reference) && !stale(status);
+        // The watcher may not have heard yet that the ref is to be watched.
+        let is_coming = request.watch_seconds.is_some() && !status.tips.contains_key(reference);
+        let is_there = !is_coming && !status.fetching_first(reference) && !stale(status);
         is_there || status.failures.contains_key(reference)
     };
     let status =

@@ -49,6 +49,10 @@ struct Entry {
     again: bool,
     /// The folder as it was when the file was read, if nothing but the file was looked at.
     read: Option<Folder>,
+    /// Other projects that were read with it.
+    others: BTreeSet<ProjectId>,
+    /// Projects that got another commit while it was being read, in which chain: it may turn out to be one that is read.
+    meanwhile: BTreeMap<ProjectId, Cause>,
     failures: u32,
 }
 
@@ -106,6 +110,7 @@ impl Schedule {
                 continue;
             }
             (entry.reading, entry.asked) = (true, false);
+            entry.meanwhile.clear();
             return Some(Due { agent, cause: entry.cause.clone(), unsettled: entry.unsettled });
         }
         None
@@ -116,8 +121,8 @@ impl Schedule {
         next.unwrap_or(self.interval).min(self.interval)
     }
 
-    /// A project has another commit: the agents that read their files there are due at once, in that chain, unless the folder is as it
-    /// was when they did.
+    /// A project has another commit: the agents that read files there are due at once, in that chain, unless the folder is as it was when
+    /// they did.
     pub(super) fn advanced(
         &mut self,
         project: ProjectId,
@@ -127,7 +132,13 @@ impl Schedule {
         now: Duration,
     ) {
         let folder = folder.map(|folder| (project, folder));
-        for (agent, entry) in self.entries.iter_mut().filter(|(agent, _)| reads_there(agent)) {
+        for (agent, entry) in &mut self.entries {
+            if !reads_there(agent) && !entry.others.contains(&project) {
+                if entry.reading {
+                    entry.meanwhile.insert(project, cause.clone());
+                }
+                continue;
+            }
             let as_it_was = folder.is_some() && entry.read == folder && !entry.reading && !entry.asked;
             if !as_it_was {
                 entry.cause = Some(cause.clone());
@@ -150,8 +161,12 @@ impl Schedule {
         let Some(entry) = self.entries.get_mut(&agent) else { return };
         entry.reading = false;
         let pause = match read {
-            Read::Done(folder) => {
+            Read::Done { folder, others } => {
                 entry.cause = entry.cause.take().filter(|_| entry.again);
+                if let Some(cause) = others.iter().find_map(|project| entry.meanwhile.remove(project)) {
+                    (entry.cause, entry.again) = (Some(cause), true);
+                }
+                entry.others = others;
                 if let Some((project, folder)) = &folder {
                     self.folders.insert(*project, (folder.clone(), now));
                 }
@@ -235,7 +250,21 @@ mod tests {
 
     fn done(schedule: &mut Schedule, agent: AgentId, folder: Option<&str>, now: Duration) {
         let folder = folder.map(|folder| (project(), folder.to_owned()));
-        schedule.finished(agent, Read::Done(folder), now, &Still);
+        schedule.finished(agent, Read::Done { folder, others: BTreeSet::new() }, now, &Still);
+    }
+
+    fn other_project() -> ProjectId {
+        ProjectId(derived_uuid(&[b"other project"]))
+    }
+
+    /// An agent has read its file, and files of another project.
+    fn done_with_other(schedule: &mut Schedule, agent: AgentId, now: Duration) {
+        let others = BTreeSet::from([other_project()]);
+        schedule.finished(agent, Read::Done { folder: None, others }, now, &Still);
+    }
+
+    fn advance_other(schedule: &mut Schedule, now: Duration) {
+        schedule.advanced(other_project(), Some("a".to_owned()), |_| false, &cause(), now);
     }
 
     /// Both agents have read their files of one folder.
@@ -318,6 +347,50 @@ mod tests {
     }
 
     #[test]
+    fn a_commit_of_another_project_is_a_reason_for_those_that_read_files_there() {
+        let [one, other] = agents();
+        let mut schedule = read();
+        advance_other(&mut schedule, Duration::ZERO);
+        assert_eq!(due(&mut schedule, Duration::ZERO), [], "nobody reads there");
+        schedule.all_due();
+        assert_eq!(due(&mut schedule, Duration::ZERO), [one, other]);
+        done_with_other(&mut schedule, one, Duration::ZERO);
+        done(&mut schedule, other, Some("a"), Duration::ZERO);
+        for _ in 0..2 {
+            advance_other(&mut schedule, Duration::ZERO);
+            let again = schedule.take_due(Duration::ZERO).map(|due| (due.agent, due.cause.is_some()));
+            assert_eq!(again, Some((one, true)), "also where the folder is as it was");
+            assert_eq!(due(&mut schedule, Duration::ZERO), []);
+            done_with_other(&mut schedule, one, Duration::ZERO);
+        }
+        // It could not be read: it is still known where it was read before.
+        advance_other(&mut schedule, Duration::ZERO);
+        assert_eq!(due(&mut schedule, Duration::ZERO), [one]);
+        schedule.finished(one, Read::NotNow, Duration::ZERO, &Still);
+        assert_eq!(due(&mut schedule, Duration::ZERO), []);
+        advance_other(&mut schedule, Duration::ZERO);
+        assert_eq!(due(&mut schedule, Duration::ZERO), [one]);
+        done(&mut schedule, one, Some("a"), Duration::ZERO);
+        advance_other(&mut schedule, Duration::ZERO);
+        assert_eq!(due(&mut schedule, Duration::ZERO), [], "it is read no more");
+    }
+
+    #[test]
+    fn a_commit_of_a_project_that_turns_out_to_be_read_is_not_missed() {
+        let [one, other] = agents();
+        let mut schedule = read();
+        schedule.all_due();
+        assert_eq!(due(&mut schedule, Duration::ZERO), [one, other]);
+        advance_other(&mut schedule, Duration::ZERO);
+        done_with_other(&mut schedule, one, Duration::ZERO);
+        done(&mut schedule, other, Some("a"), Duration::ZERO);
+        let again = schedule.take_due(Duration::ZERO).map(|due| (due.agent, due.cause.is_some()));
+        assert_eq!(again, Some((one, true)), "it may have read what was there before");
+        done_with_other(&mut schedule, one, Duration::ZERO);
+        assert_eq!(due(&mut schedule, Duration::ZERO), []);
+    }
+
+    #[test]
     fn the_agents_are_asked_for_after_a_change_and_now_and_then() {
         let mut schedule = read();
         assert!(schedule.needs(1, Duration::ZERO) && !schedule.needs(1, MINUTE / 2));
@@ -334,7 +407,7 @@ mod tests {
         assert_eq!(due(&mut schedule, Duration::ZERO), [one, other]);
         schedule.finished(one, Read::Unsettled(7), Duration::ZERO, &Still);
         done(&mut schedule, other, Some("a"), Duration::ZERO);
-        for read in [Read::NotNow, Read::Done(None)] {
+        for read in [Read::NotNow, Read::Done { folder: None, others: BTreeSet::new() }] {
             let again = schedule.take_due(MINUTE).unwrap();
             assert_eq!((again.agent, again.unsettled), (one, Some(7)));
             schedule.finished(one, read, Duration::ZERO, &Still);

@@ -9,7 +9,7 @@ use super::kind_pattern;
 use super::report::Report;
 
 /// Most relations of one configuration: each is tried on every object that the index takes in.
-const MAXIMUM_RELATIONS: usize = 100;
+pub(super) const MAXIMUM_RELATIONS: usize = 100;
 const KEYS: [&str; 6] = ["name", "from", "to", "names", "labels", "namespace"];
 
 pub(super) fn relations(report: &mut Report, node: &Node) -> Vec<DeclaredRelation> {

@@ -49,7 +49,8 @@ impl Report {
 }
 
 /// One finding.
-pub(crate) fn finding(file: &str, line: u32, column: u32, field: &str, message: String) -> FileFinding {
+#[must_use]
+pub fn finding(file: &str, line: u32, column: u32, field: &str, message: String) -> FileFinding {
     let message = message.chars().take(MESSAGE_LENGTH).collect();
     FileFinding { file: file.to_owned(), line, column, field: field.to_owned(), message }
 }

@@ -6,8 +6,8 @@ use events::configuration::{DeclaredAction, FileFinding, HealthSettings};
 use objects::yaml::{Limits, Node};
 use serde_json::Value;
 
-use super::fields::{choice, join, list, required, strict_mapping, text, truth};
-use super::{Report, actions, configuration, health, root, root_within};
+use super::fields::{bounded_list, choice, join, required, strict_mapping, text, truth};
+use super::{Report, actions, configuration, health, relations, root, root_within};
 use crate::schema::grants::Reading;
 
 /// Most tests of one file.
@@ -90,7 +90,9 @@ pub enum Expected {
 /// Everything that is wrong with it.
 pub fn rule_tests(file: &str, content: &[u8]) -> Result<RuleTests, Vec<FileFinding>> {
     let mut report = Report::new(file);
-    let read = root_within(&mut report, content, &Limits::default()).map(|root| tests_of(&mut report, &root));
+    let advice = "the file is empty; write rules or actions, and 'tests'";
+    let root = root_within(&mut report, content, &Limits::default(), advice);
+    let read = root.map(|root| tests_of(&mut report, &root));
     let (findings, _) = report.finish();
     read.filter(|_| findings.is_empty()).ok_or(findings)
 }
@@ -107,29 +109,39 @@ pub fn declared_rules(file: &str, content: &[u8]) -> Result<TestedRules, Vec<Fil
     draft.filter(|_| findings.is_empty()).map(tested).ok_or(findings)
 }
 
+/// Keys of a file of definitions, which has its tests beside them.
+const OF_DEFINITIONS: [&str; 2] = ["health", "relations"];
+
 fn tests_of(report: &mut Report, root: &Node) -> RuleTests {
-    let known = strict_mapping(report, root, "", &["rules", "imported", "actions", "config", "tests"]);
-    let is_here = ["rules", "imported", "actions"].iter().any(|key| known.contains_key(*key));
-    let rules = match (is_here, known.get("config")) {
-        (false, Some(node)) => {
+    let keys = ["rules", "imported", "actions", "config", "tests", "health", "relations"];
+    let known = strict_mapping(report, root, "", &keys);
+    let has = |keys: &[&str]| keys.iter().any(|key| known.contains_key(*key));
+    let rules = match (
+        has(&["actions"]),
+        has(&["rules", "imported"]),
+        has(&OF_DEFINITIONS),
+        known.get("config"),
+    ) {
+        (false, false, false, Some(node)) => {
             RuleFrom::Configuration(text(report, node, "config", false).unwrap_or_default())
         }
-        (false, None) | (true, Some(_)) => {
-            let advice = "write either 'rules', 'imported' and 'actions', or 'config' with the path of an agent's configuration file";
+        (true, false, false, None) | (_, true, false, None) => RuleFrom::Here(rules_here(report, &known)),
+        (_, false, true, None) => RuleFrom::Here(rules_of_definitions(report, &known)),
+        _ => {
+            let advice = "write either 'rules', 'imported' and 'actions', or 'config' with the path of an agent's configuration file, or 'health', 'relations' and 'actions' as in a file of definitions";
             report.wrong(root, "rules", advice);
             RuleFrom::Here(TestedRules::default())
         }
-        (true, None) => RuleFrom::Here(rules_here(report, &known)),
     };
-    let tests = required(report, root, &known, "", "tests", "write objects and how they are to be judged");
-    let items = tests.map(|node| list(report, node, "tests")).unwrap_or_default();
-    if items.len() > MAXIMUM_TESTS {
-        let message = format!("{} tests; at most {MAXIMUM_TESTS} are allowed", items.len());
-        report.wrong(root, "tests", message);
-    }
-    let tests = items.iter().take(MAXIMUM_TESTS).enumerate();
-    let tests = tests.filter_map(|(place, item)| test(report, item, &format!("tests[{place}]")));
-    RuleTests { rules, tests: tests.collect() }
+    let advice = "write objects and how they are to be judged";
+    let node = required(report, root, &known, "", "tests", advice);
+    RuleTests { rules, tests: node.map(|node| tests(report, node)).unwrap_or_default() }
+}
+
+/// A list of tests.
+pub(super) fn tests(report: &mut Report, node: &Node) -> Vec<RuleTest> {
+    let items = bounded_list(report, node, "tests", (MAXIMUM_TESTS, "tests")).iter().enumerate();
+    items.filter_map(|(place, item)| test(report, item, &format!("tests[{place}]"))).collect()
 }
 
 fn rules_here(report: &mut Report, known: &BTreeMap<String, &Node>) -> TestedRules {
@@ -138,6 +150,16 @@ fn rules_here(report: &mut Report, known: &BTreeMap<String, &Node>) -> TestedRul
     let actions = known.get("actions").map(|node| actions::actions(report, node, "actions"));
     let health = HealthSettings { rules: rules.unwrap_or_default(), imported: imported.unwrap_or_default() };
     TestedRules { health, actions: actions.unwrap_or_default() }
+}
+
+/// As in a file of definitions. Of its relations nothing is tested but that they can be read.
+fn rules_of_definitions(report: &mut Report, known: &BTreeMap<String, &Node>) -> TestedRules {
+    let health = known.get("health").map(|node| health::settings(report, node));
+    let actions = known.get("actions").map(|node| actions::actions(report, node, "actions"));
+    if let Some(node) = known.get("relations") {
+        relations::relations(report, node);
+    }
+    TestedRules { health: health.unwrap_or_default(), actions: actions.unwrap_or_default() }
 }
 
 fn test(report: &mut Report, node: &Node, path: &str) -> Option<RuleTest> {

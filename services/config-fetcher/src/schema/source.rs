@@ -134,7 +134,8 @@ fn name_of(report: &mut Report, node: &Node, path: &str) -> Option<String> {
     label(report, node, path, "name of a source")
 }
 
-fn project_of(report: &mut Report, node: &Node, path: &str) -> Option<(String, u32, u32)> {
+/// `group/name` of a project, and where that stands.
+pub(super) fn project_of(report: &mut Report, node: &Node, path: &str) -> Option<(String, u32, u32)> {
     let value = text(report, node, path, false)?;
     let parts: Vec<&str> = value.split('/').collect();
     let [group, name] = parts.as_slice() else {

@@ -10,6 +10,7 @@ use world_free_ids::{agent, project};
 use super::*;
 
 mod actions;
+mod definitions;
 mod environment;
 mod grants;
 mod health;

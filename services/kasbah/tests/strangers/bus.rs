@@ -273,6 +273,7 @@ async fn ask_fetchers(asking: &mut Asking<'_>) {
             path: "manifests/map.yaml".to_owned(),
             limit: 1024,
             fresh: true,
+            watch_seconds: None,
         };
         asking.refused(home.project, nobodys, read).await;
     }

@@ -307,7 +307,10 @@ impl Watcher {
                     continue;
                 }
                 all_recorded &= if wanted.agents().any(|agent| permitted.agents.contains(&agent)) {
-                    self.record_failure(interest.organization, reference, &theirs, &error, cause).await
+                    // For whom files alone are read is told when they are; of the ref itself it would be said by turns that it can be
+                    // read and that it cannot.
+                    theirs.sources.is_empty()
+                        || self.record_failure(interest.organization, reference, &theirs, &error, cause).await
                 } else {
                     self.fail(interest, reference, &theirs, &error, cause).await
                 };

@@ -24,7 +24,7 @@ pub struct Interest {
 /// What is wanted of one ref.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct RefInterest {
-    /// Agents whose configuration file lies there.
+    /// Agents for whom files are read there: their configuration, or what it names.
     pub configured: BTreeSet<AgentId>,
     /// Sources on it.
     pub sources: BTreeMap<SourceId, WantedSource>,
@@ -41,6 +41,40 @@ pub struct WantedSource {
     pub source: SourceConfiguration,
     /// Differs for one that left the configuration and came back, of which nothing is said yet.
     pub since: u64,
+}
+
+/// Refs of which files were read for agents lately, and until when these may want more. Nothing of it is kept: who still wants them reads
+/// them again.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Readers(BTreeMap<(ProjectId, GitReference), BTreeMap<AgentId, Timestamp>>);
+
+impl Readers {
+    /// An agent wants a ref until then. Whether that is new.
+    pub fn want(
+        &mut self,
+        (project, reference): (ProjectId, GitReference),
+        agent: AgentId,
+        until: Timestamp,
+    ) -> bool {
+        let agents = self.0.entry((project, reference)).or_default();
+        let before = agents.get(&agent).copied();
+        agents.insert(agent, before.map_or(until, |before| before.max(until)));
+        before.is_none()
+    }
+
+    /// Forgets what nobody wants any more.
+    pub fn keep_wanted(&mut self, now: Timestamp) {
+        self.0.retain(|_, agents| {
+            agents.retain(|_, until| *until > now);
+            !agents.is_empty()
+        });
+    }
+
+    /// When the next of them is to be forgotten.
+    #[must_use]
+    pub fn next_end(&self) -> Option<Timestamp> {
+        self.0.values().flat_map(BTreeMap::values).min().copied()
+    }
 }
 
 impl Interest {
@@ -83,7 +117,7 @@ impl AgentState {
 impl State {
     /// What is wanted of each project's repository by agents that have a live token now.
     #[must_use]
-    pub fn interests(&self, now: Timestamp) -> BTreeMap<ProjectId, Interest> {
+    pub fn interests(&self, readers: &Readers, now: Timestamp) -> BTreeMap<ProjectId, Interest> {
         let mut interests = BTreeMap::new();
         for (id, agent) in self.agents.iter().filter(|(_, agent)| agent.is_live(now)) {
             if let Some(wanted) = self.ref_of(&mut interests, agent, agent.project, &GitReference::Default) {
@@ -95,6 +129,15 @@ impl State {
                     let (resources, source) = (configuration.resources.clone(), source.clone());
                     let since = self.sources.get(&source.id).map_or(0, |known| known.since);
                     wanted.sources.insert(source.id, WantedSource { agent: *id, resources, source, since });
+                }
+            }
+        }
+        for ((project, reference), agents) in &readers.0 {
+            for id in agents.keys() {
+                if let Some(agent) = self.agents.get(id).filter(|agent| agent.is_live(now))
+                    && let Some(wanted) = self.ref_of(&mut interests, agent, *project, reference)
+                {
+                    wanted.configured.insert(*id);
                 }
             }
         }

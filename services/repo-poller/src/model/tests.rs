@@ -170,7 +170,7 @@ impl Given {
     }
 
     fn watched(&self) -> Vec<ProjectId> {
-        self.state.interests(NOW).into_keys().collect()
+        self.state.interests(&Readers::default(), NOW).into_keys().collect()
     }
 }
 
@@ -220,7 +220,7 @@ fn only_what_live_agents_want_is_watched() {
     given.token(1, 2, Some(NOW.plus_millis(1)));
     assert_eq!(given.watched(), [project(1)]);
     assert_eq!(given.state.next_expiry(NOW), Some(NOW.plus_millis(1)));
-    assert!(given.state.interests(NOW.plus_millis(1)).is_empty());
+    assert!(given.state.interests(&Readers::default(), NOW.plus_millis(1)).is_empty());
     given.configure(1, &[("shop", 2, GitReference::Branch("next".into()))]);
     assert_eq!(given.watched(), [project(1), project(2)]);
     given.token(1, 3, None).revoke(1, 2);
@@ -238,7 +238,7 @@ fn one_ref_serves_all_who_want_it() {
         .agent(2, 1)
         .token(2, 2, None)
         .configure(2, &[("a", 1, GitReference::Default), ("b", 1, GitReference::Tag("v1".into()))]);
-    let interests = given.state.interests(NOW);
+    let interests = given.state.interests(&Readers::default(), NOW);
     assert_eq!(interests.len(), 1);
     let interest = &interests[&project(1)];
     assert_eq!(interest.agents(), BTreeSet::from([agent(1), agent(2)]));
@@ -246,6 +246,32 @@ fn one_ref_serves_all_who_want_it() {
     assert_eq!((on_default.configured.len(), on_default.sources.len()), (2, 2));
     let of_one = on_default.of(&BTreeSet::from([agent(1)]));
     assert_eq!(of_one.sources.keys().collect::<Vec<_>>(), [&shop()]);
+}
+
+#[test]
+fn what_files_are_read_of_is_watched_for_a_while() {
+    let given = given();
+    let mut readers = Readers::default();
+    let refs = |readers: &Readers, now: Timestamp| -> Vec<(ProjectId, GitReference)> {
+        let interests = given.state.interests(readers, now).into_iter();
+        interests.flat_map(|(id, interest)| interest.refs.into_keys().map(move |name| (id, name))).collect()
+    };
+    let before = refs(&readers, NOW);
+    let branch = GitReference::Branch("other".into());
+    let (soon, later) = (NOW.plus_millis(10), NOW.plus_millis(20));
+    assert!(readers.want((project(1), branch.clone()), agent(1), soon));
+    assert!(!readers.want((project(1), branch.clone()), agent(1), later));
+    assert!(!readers.want((project(1), branch.clone()), agent(1), soon), "the longer one counts");
+    assert_eq!(readers.next_end(), Some(later));
+    assert!(refs(&readers, NOW).contains(&(project(1), branch.clone())));
+    // One that is not there, of an agent that is not.
+    readers.want((project(7), GitReference::Default), agent(1), later);
+    readers.want((project(1), GitReference::Tag("v1".into())), agent(7), later);
+    assert_eq!(refs(&readers, NOW).len(), before.len() + 1);
+    readers.keep_wanted(soon);
+    assert!(refs(&readers, soon).contains(&(project(1), branch)));
+    readers.keep_wanted(later);
+    assert_eq!((refs(&readers, NOW), readers.next_end()), (before, None));
 }
 
 #[test]
@@ -274,27 +300,27 @@ fn a_source_that_left_and_came_back_is_a_reason_to_look() {
     let mut given = given();
     let said = built(&given, "c1", &good(1));
     given.said(said);
-    let before = given.state.interests(NOW);
+    let before = given.state.interests(&Readers::default(), NOW);
     given.configure(1, &[("shop", 1, GitReference::Default)]);
-    assert_eq!(before, given.state.interests(NOW), "it stayed");
+    assert_eq!(before, given.state.interests(&Readers::default(), NOW), "it stayed");
     // Whoever looks now may see both changes at once.
     given.configure(1, &[]).configure(1, &[("shop", 1, GitReference::Default)]);
-    assert_ne!(before, given.state.interests(NOW));
+    assert_ne!(before, given.state.interests(&Readers::default(), NOW));
     assert_eq!(built(&given, "c1", &good(1)).len(), 1, "it is told again");
 }
 
 #[test]
 fn what_may_change_reading_is_a_reason_to_look() {
     let mut given = given();
-    let before = given.state.interests(NOW);
+    let before = given.state.interests(&Readers::default(), NOW);
     let credential = CredentialId(Uuid::from_u128(1));
     let aggregate = AggregateRef::new(AggregateKind::Credential, credential);
     let granted = CredentialGranted { credential, project: project(1) };
     given.event(aggregate.clone(), DirectoryEvent::CredentialGranted(granted));
-    let granted = given.state.interests(NOW);
+    let granted = given.state.interests(&Readers::default(), NOW);
     assert_ne!(before, granted);
     given.event(aggregate, DirectoryEvent::CredentialRevoked(CredentialRevoked { credential }));
-    assert_ne!(granted, given.state.interests(NOW));
+    assert_ne!(granted, given.state.interests(&Readers::default(), NOW));
     // What is said about refs is no reason.
     let revision = given.state.revision();
     let said = built(&given, "c1", &good(1));

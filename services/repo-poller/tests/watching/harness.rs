@@ -42,6 +42,8 @@ pub struct Answers {
     pub projects: BTreeMap<ProjectId, ProjectSettings>,
     pub credential_host: Option<String>,
     pub refused: Option<String>,
+    /// Of all agents this one alone may not read.
+    pub refused_agent: Option<AgentId>,
     pub asked: usize,
 }
 
@@ -376,7 +378,11 @@ fn decide(answers: &Mutex<Answers>, DecideFetch { agents, project }: DecideFetch
     let settings = answers.projects.get(&project).cloned();
     match (&answers.refused, settings) {
         (None, Some(settings)) => FetchDecision {
-            refused: BTreeMap::new(),
+            refused: agents
+                .into_iter()
+                .filter(|agent| Some(*agent) == answers.refused_agent)
+                .map(|agent| (agent, "not granted".to_owned()))
+                .collect(),
             settings: Some(settings),
             credential_host: answers.credential_host.clone(),
         },

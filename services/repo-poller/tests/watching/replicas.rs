@@ -32,8 +32,15 @@ async fn each_repository_is_watched_by_one_replica_and_moves_when_that_goes() {
     let read_all = async |content: &'static str| {
         for (project, agent, _) in &watched {
             let (agent, project, path) = (*agent, *project, "one.yaml".to_owned());
-            let read =
-                ReadFile { agent, project, reference: GitReference::Default, path, limit: 100, fresh: false };
+            let read = ReadFile {
+                agent,
+                project,
+                reference: GitReference::Default,
+                path,
+                limit: 100,
+                fresh: false,
+                watch_seconds: None,
+            };
             // Whoever is asked, and while it moves it may be nobody's for a moment.
             eventually(DEADLINE, || async {
                 let file = harness.ask(&read).await?;

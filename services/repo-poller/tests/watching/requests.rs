@@ -1,6 +1,6 @@
 //! Requests of other services.
 
-use events::configuration::GitReference;
+use events::configuration::{GitReference, SourceConfiguration};
 use events::request::RequestContext;
 use events::requests::authz::{Decide, Decision};
 use events::requests::repository::{BundleAt, ReadFile, ShowFetch};
@@ -34,6 +34,7 @@ async fn files_are_read_at_the_newest_commit() {
         path: path.to_owned(),
         limit,
         fresh: false,
+        watch_seconds: None,
     };
     let file = harness.ask(&read("a/one.yaml", 100)).await.unwrap();
     assert_eq!((file.commit.as_str(), file.content.as_deref()), (first.as_str(), Some(b"one".as_slice())));
@@ -75,7 +76,15 @@ async fn the_folder_of_configuration_files_is_told_apart_from_all_others() {
         notice.await.configuration.expect("it can be read")
     };
     let path = ".kasbah/agents/one/config.yaml".to_owned();
-    let read = ReadFile { agent, project, reference: GitReference::Default, path, limit: 100, fresh: false };
+    let read = ReadFile {
+        agent,
+        project,
+        reference: GitReference::Default,
+        path,
+        limit: 100,
+        fresh: false,
+        watch_seconds: None,
+    };
     let none = told(&first).await;
     assert_eq!((none.as_str(), harness.ask(&read).await.unwrap().folder.as_str()), ("", ""));
     let mut folders = Vec::new();
@@ -100,7 +109,15 @@ async fn a_file_that_has_to_be_fresh_is_read_from_no_older_look() {
     let _running = harness.start().await;
     let read = |fresh: bool| {
         let path = "a/one.yaml".to_owned();
-        ReadFile { agent, project, reference: GitReference::Default, path, limit: 100, fresh }
+        ReadFile {
+            agent,
+            project,
+            reference: GitReference::Default,
+            path,
+            limit: 100,
+            fresh,
+            watch_seconds: None,
+        }
     };
     assert_eq!(harness.ask(&read(true)).await.unwrap().commit, first);
     tree.write("a/one.yaml", "two").unwrap();
@@ -111,6 +128,102 @@ async fn a_file_that_has_to_be_fresh_is_read_from_no_older_look() {
         if read.commit == second { Ok(()) } else { Err("not looked at again") }
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_project_of_which_only_files_are_read_is_watched_as_long_as_they_are() {
+    let harness = Harness::new().await;
+    let (url, _, _) = harness.repository("deploy", &[("a/one.yaml", &config_map("one", "1"))]);
+    let agent = harness.agent(harness.project(&url).await).await;
+    let (url, tree, first) = harness.repository("charts", &[("kasbah.yaml", "one")]);
+    let charts = harness.project(&url).await;
+    let (url, _, _) = harness.repository("branches", &[("a/one.yaml", &config_map("two", "2"))]);
+    let branches = harness.project(&url).await;
+    let of_branch = SourceConfiguration {
+        reference: GitReference::Branch("main".into()),
+        ..source(agent, "shop", branches, &["a"])
+    };
+    harness.configure(agent, vec![of_branch]).await;
+    let _running = harness.start().await;
+    let read = |project, path: &str, watch_seconds| {
+        let (reference, path) = (GitReference::Default, path.to_owned());
+        ReadFile { agent, project, reference, path, limit: 1000, fresh: true, watch_seconds }
+    };
+    let refusal = harness.ask(&read(charts, "kasbah.yaml", None)).await.unwrap_err();
+    assert_eq!(refusal.kind, RefusalKind::Unavailable, "{refusal:?}");
+    let becomes = async |project, path: &str, text: &str| {
+        testkit::eventually(crate::harness::DEADLINE, || async {
+            match harness.ask(&read(project, path, Some(600))).await {
+                Ok(file) if file.content.as_deref() == Some(text.as_bytes()) => Ok(file.commit),
+                Err(refusal) if refusal.kind != RefusalKind::Unavailable => panic!("{refusal:?}"),
+                other => Err(format!("{other:?}")),
+            }
+        })
+        .await
+    };
+    assert_eq!(becomes(charts, "kasbah.yaml", "one").await, first);
+    // A watcher that knew the project for another ref.
+    becomes(branches, "a/one.yaml", &config_map("two", "2")).await;
+    tree.write("kasbah.yaml", "two").unwrap();
+    let second = tree.commit_and_push("second").unwrap();
+    let cause = harness.push(charts).await;
+    testkit::eventually(crate::harness::DEADLINE, || async {
+        let found = harness.notices().into_iter().find(|notice| notice.commit == second);
+        found.filter(|notice| notice.correlation_id == cause).ok_or("no notice in the push's chain")
+    })
+    .await;
+    assert_eq!(becomes(charts, "kasbah.yaml", "two").await, second);
+
+    // Nobody reads it any more: the watch ends with the time that was asked for.
+    let (url, _, _) = harness.repository("once", &[("kasbah.yaml", "once")]);
+    let once = harness.project(&url).await;
+    testkit::eventually(crate::harness::DEADLINE, || async {
+        harness.ask(&read(once, "kasbah.yaml", Some(2))).await.map(|_| ())
+    })
+    .await;
+    testkit::eventually(crate::harness::DEADLINE, || async {
+        match harness.ask(&read(once, "kasbah.yaml", None)).await {
+            Err(refusal) if refusal.kind == RefusalKind::Unavailable => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn that_an_agent_may_read_files_no_more_is_told_to_it_alone() {
+    let harness = Harness::new().await;
+    let (url, _, _) = harness.repository("deploy", &[("a/one.yaml", "one")]);
+    let deploy = harness.project(&url).await;
+    let (one, other) = (harness.agent(deploy).await, harness.agent(deploy).await);
+    let (url, tree, _) = harness.repository("charts", &[("kasbah.yaml", "one")]);
+    let charts = harness.project(&url).await;
+    let _running = harness.start().await;
+    let read = |agent| {
+        let (reference, path) = (GitReference::Default, "kasbah.yaml".to_owned());
+        let watch_seconds = Some(600);
+        ReadFile { agent, project: charts, reference, path, limit: 1000, fresh: true, watch_seconds }
+    };
+    for agent in [one, other] {
+        testkit::eventually(crate::harness::DEADLINE, || async {
+            harness.ask(&read(agent)).await.map(|_| ())
+        })
+        .await;
+    }
+    harness.answers.lock().refused_agent = Some(other);
+    for text in ["two", "three"] {
+        tree.write("kasbah.yaml", text).unwrap();
+        let commit = tree.commit_and_push(text).unwrap();
+        harness.push(charts).await;
+        testkit::eventually(crate::harness::DEADLINE, || async {
+            let told = harness.notices().iter().any(|notice| notice.commit == commit);
+            told.then_some(()).ok_or("no notice")
+        })
+        .await;
+    }
+    assert_eq!(harness.ask(&read(other)).await.unwrap_err().kind, RefusalKind::Denied);
+    let said = harness.said().await;
+    assert!(said.is_empty(), "the ref can be read: {said:#?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,5 +1,7 @@
 //! `kasbah config …`.
 
+mod definitions;
+
 use std::path::{Path, PathBuf};
 
 use clap::ValueHint;
@@ -8,6 +10,7 @@ use events::configuration::{FOLDER, FileFinding, file_of};
 use serde::Serialize;
 use world::World;
 
+use self::definitions::NotChecked;
 use super::finding;
 use crate::client::failure::Failure;
 use crate::client::print::{Paint, Printer, Style};
@@ -37,6 +40,9 @@ struct Checked {
     findings: Vec<FileFinding>,
     warnings: Vec<FileFinding>,
     additions: Vec<Addition>,
+    /// Files of definitions that were not looked at.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    not_checked: Vec<NotChecked>,
 }
 
 /// Runs it. What was found is an answer; that a file is wrong is a failure as well.
@@ -63,9 +69,11 @@ fn check(world: &World, file: &Path, project: Option<&str>) -> Result<Checked, F
     let name = file.display().to_string();
     let failure = |detail| Failure::Io { doing: format!("read {name}"), detail };
     let content = world.disk.read(file).map_err(failure)?;
-    let schema::Checked { findings, warnings, .. } = schema::check(&name, &content);
+    let mut checked = schema::check(&name, &content);
+    let not_checked = definitions::take_in(world, file, project, &mut checked)?;
+    let schema::Checked { findings, warnings, .. } = checked;
     let additions = schema::additions(&content, project);
-    Ok(Checked { file: name, findings, warnings, additions })
+    Ok(Checked { file: name, findings, warnings, additions, not_checked })
 }
 
 /// The configuration files of the repository whose root is the current folder.
@@ -92,6 +100,9 @@ fn text(checked: &Checked, style: Style) -> String {
     checked.warnings.iter().for_each(|found| add("warning", Paint::Odd, found));
     if checked.findings.is_empty() {
         text.push_str(&format!("{}: {}\n", checked.file, Paint::Good.on("good", style.colour)));
+    }
+    for NotChecked { file, reason } in &checked.not_checked {
+        text.push_str(&format!("{} {file}: {reason}\n", Paint::Odd.on("not checked", style.colour)));
     }
     if !checked.additions.is_empty() {
         text.push_str(
@@ -139,6 +150,16 @@ mod tests {
         assert!(text.ends_with(places), "{text}");
         let stands = checked("allow_agent_identity: false\nsources: []\n");
         assert_eq!(super::text(&stands, STYLE), "config.yaml: good\n");
+    }
+
+    #[test]
+    fn files_of_definitions_that_were_not_looked_at_are_named() {
+        let found = checked(
+            "allow_agent_identity: false\nsources: []\ndefinitions: [{project: platform/charts, path: a.yaml}]\n",
+        );
+        let expected = "config.yaml: good\nnot checked platform/charts:a.yaml: it is in another project\n";
+        assert_eq!(text(&found, STYLE), expected);
+        assert_eq!(serde_json::to_value(&found).unwrap()["not_checked"][0]["file"], "platform/charts:a.yaml");
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub enum Command {
 /// Which file.
 #[derive(Debug, clap::Args)]
 pub struct Test {
-    /// A file with rules and actions, objects, and what is expected of them
+    /// A file with rules and actions, or of definitions, with objects and what is expected of them
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     file: PathBuf,
 }
@@ -320,6 +320,28 @@ mod tests {
         std::fs::write(&file, tests).unwrap();
         let tested = test(&World::real(), &file).unwrap();
         assert_eq!((tested.tests[0].passed, tested.tests[0].name.as_str()), (true, "Dock a"), "{tested:?}");
+    }
+
+    #[test]
+    fn a_file_of_definitions_is_tested_as_it_is() {
+        let rule = "{group: example.com, kind: Dock, healthy: 'spec.dry'}";
+        let relation =
+            "{name: at, from: {group: example.com, kind: Dock}, to: {group: '', kind: Pod}, names: spec.pod}";
+        let action = "{name: flood, group: example.com, kind: Dock, text: Lets water in., merge: {spec: {dry: false}}}";
+        let dock = "{apiVersion: example.com/v1, kind: Dock, metadata: {name: a}, spec: {dry: true}}";
+        let tests = format!("[{{object: {dock}, state: healthy}}, {{object: {dock}, action: flood}}]");
+        let declared = format!("health: {{rules: [{rule}]}}\nrelations: [{relation}]\nactions: [{action}]\n");
+        let tested = tested(&format!("{declared}tests: {tests}\n")).unwrap();
+        assert_eq!(tested.tests.iter().map(|one| one.passed).collect::<Vec<_>>(), [true, true], "{tested:?}");
+        for (wrong, part) in [
+            (format!("{declared}rules: [{rule}]\ntests: {tests}\n"), "write either 'rules'"),
+            (format!("{declared}config: a.yaml\ntests: {tests}\n"), "write either 'rules'"),
+            (format!("relations: [{{name: at}}]\ntests: {tests}\n"), "relations[0].from"),
+            (declared, "tests is missing"),
+        ] {
+            let why = self::tested(&wrong).unwrap_err().to_string();
+            assert!(why.contains(part), "{why}");
+        }
     }
 
     #[test]
