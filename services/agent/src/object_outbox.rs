@@ -106,6 +106,9 @@ impl ObjectOutbox {
 
     /// Returns once half of what may wait is free.
     pub async fn room(&self) {
+        if self.bytes() <= ROOM_BYTES {
+            return;
+        }
         let mut freed = self.freed.subscribe();
         while self.bytes() > ROOM_BYTES {
             if freed.changed().await.is_err() {

@@ -3,8 +3,7 @@
 //! A *statement* is a list after which everything is reported: what was not stated in it is gone. What a list finds unchanged is reported only
 //! if it was not stated yet.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::BTreeMap;
 
 use events::Sha256;
 use uuid::Uuid;
@@ -39,7 +38,6 @@ pub struct Known {
     objects: BTreeMap<Key, Entry>,
     /// UIDs that are no UUIDs: of these the key is only a hash.
     odd: BTreeMap<Key, Box<str>>,
-    namespaces: BTreeSet<Arc<str>>,
     statement: u16,
     list: u16,
 }
@@ -52,8 +50,8 @@ struct Entry {
     digest: u64,
     /// 0 where it is no number.
     version: u64,
-    namespace: Arc<str>,
-    name: Box<str>,
+    /// Its namespace and its name, a slash between them: one allocation, and no pointer to a namespace that others share.
+    place: Box<str>,
     /// When its body was reported last, in minutes of the monotonic clock.
     told: u32,
     /// The statement in which it was stated last.
@@ -123,7 +121,7 @@ impl Known {
 
     /// This was reported, at `now` (in minutes).
     pub fn told(&mut self, head: Head, digest: &Sha256, news: News, now: u32) {
-        let (key, namespace) = (key(&head.uid), self.intern(&head.namespace));
+        let key = key(&head.uid);
         let told = match (news, self.objects.get(&key)) {
             (News::Nothing | News::Kept, Some(entry)) => entry.told,
             _ => now,
@@ -131,8 +129,7 @@ impl Known {
         let entry = Entry {
             digest: prefix(digest),
             version: number(&head.version),
-            namespace,
-            name: head.name.into_boxed_str(),
+            place: [head.namespace.as_str(), head.name.as_str()].join("/").into_boxed_str(),
             told,
             stated: self.statement,
             listed: self.list,
@@ -152,8 +149,7 @@ impl Known {
 
     /// At most so many of those that were not in the list that ends now: all of a large kind may be gone at once.
     #[must_use]
-    pub fn unlisted(&mut self, most: usize) -> Vec<Head> {
-        self.namespaces.retain(|name| Arc::strong_count(name) > 1);
+    pub fn unlisted(&self, most: usize) -> Vec<Head> {
         let unlisted = self.objects.iter().filter(|(_, entry)| entry.listed != self.list);
         unlisted.take(most).map(|(key, entry)| self.head(key, entry)).collect()
     }
@@ -164,21 +160,14 @@ impl Known {
     }
 
     fn head(&self, key: &Key, entry: &Entry) -> Head {
+        // No namespace has a slash in its name.
+        let (namespace, name) = entry.place.split_once('/').unwrap_or_default();
         Head {
             uid: self.odd.get(key).map_or_else(|| uid_of(key), |uid| uid.to_string()),
-            namespace: entry.namespace.to_string(),
-            name: entry.name.to_string(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
             version: if entry.version == 0 { String::new() } else { entry.version.to_string() },
         }
-    }
-
-    fn intern(&mut self, namespace: &str) -> Arc<str> {
-        if let Some(known) = self.namespaces.get(namespace) {
-            return Arc::clone(known);
-        }
-        let name: Arc<str> = namespace.into();
-        self.namespaces.insert(Arc::clone(&name));
-        name
     }
 }
 
@@ -277,7 +266,18 @@ mod tests {
     }
 
     #[test]
+    fn a_name_may_have_slashes() {
+        let mut known = Known::default();
+        for namespace in ["", "shop"] {
+            let [namespace, name] = [namespace, "/a/b/"].map(str::to_owned);
+            let told = Head { namespace, name, ..head(UUID, "5") };
+            known.told(told.clone(), &digest("a"), News::Changed, 0);
+            assert_eq!(known.all().next(), Some(told));
+        }
+    }
+
+    #[test]
     fn an_object_takes_about_a_hundred_bytes() {
-        assert!(size_of::<Key>() + size_of::<Entry>() <= 80);
+        assert!(size_of::<Key>() + size_of::<Entry>() <= 56);
     }
 }

@@ -57,9 +57,10 @@ struct Place {
     is_behind_gap: bool,
 }
 
+/// What it holds is on the heap: thousands of places, of which few are taken most of the time, are small so.
 #[derive(Debug)]
 struct Sent {
-    observation: Observation,
+    observation: Box<Observation>,
     bytes: usize,
 }
 
@@ -68,7 +69,7 @@ struct Waiting {
     /// None where it is about all kinds.
     of: Option<Arc<ObservedKind>>,
     uid: Option<Arc<str>>,
-    observation: Observation,
+    observation: Box<Observation>,
     bytes: usize,
 }
 
@@ -131,8 +132,9 @@ impl ObjectQueue {
             waiting.of.as_ref() == Some(of) && !is_kept
         };
         let Some((place, former)) = waiting.filter(is_replaced) else {
-            let place = self.push(Some(of), Some(uid.into()), observation);
-            self.places.insert(uid.into(), place);
+            let uid = Arc::<str>::from(uid);
+            let place = self.push(Some(of), Some(Arc::clone(&uid)), observation);
+            self.places.insert(uid, place);
             return Ok(());
         };
         // What waits says that, and more.
@@ -142,7 +144,7 @@ impl ObjectQueue {
         let lost = lost_state(&former.observation.what, &observation.what);
         let at = observation.at;
         if let Some(waiting) = self.waiting.get_mut(&place) {
-            (waiting.observation, waiting.bytes) = (observation, bytes);
+            (*waiting.observation, waiting.bytes) = (observation, bytes);
             self.waiting_bytes = self.waiting_bytes - replaced + bytes;
         }
         if let Some((from, to)) = lost {
@@ -187,7 +189,7 @@ impl ObjectQueue {
         }
         let bytes = weight(&observation.what);
         self.waiting_bytes = self.waiting_bytes - waiting.bytes + bytes;
-        (waiting.observation, waiting.bytes) = (observation.clone(), bytes);
+        (*waiting.observation, waiting.bytes) = (observation.clone(), bytes);
         true
     }
 
@@ -221,8 +223,8 @@ impl ObjectQueue {
         }
         let waiting = self.gaps.get(of).copied().and_then(|place| Some((place, self.take(place)?)));
         let (number, lost, at) = match waiting {
-            Some((place, Waiting { observation: Observation { at, what }, .. })) => {
-                (number.min(place.number), lost.behind(what), at)
+            Some((place, Waiting { observation, .. })) => {
+                (number.min(place.number), lost.behind(observation.what), observation.at)
             }
             None => (number, lost, at),
         };
@@ -306,7 +308,7 @@ impl ObjectQueue {
             if bytes > BATCH_BYTES && !observations.is_empty() {
                 break;
             }
-            observations.push(sent.observation.clone());
+            observations.push(Observation::clone(&sent.observation));
         }
         (!observations.is_empty()).then_some(Batch { epoch: self.epoch, first: from, observations })
     }
@@ -362,6 +364,7 @@ impl ObjectQueue {
     ) {
         let bytes = weight(&observation.what);
         self.waiting_bytes += bytes;
+        let observation = Box::new(observation);
         self.waiting.insert(place, Waiting { of: of.cloned(), uid, observation, bytes });
     }
 

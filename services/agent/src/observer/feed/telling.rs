@@ -90,7 +90,9 @@ impl Feed {
     }
 
     fn seen_object(&self, head: &Head, observed: objects::observed::Observed) -> Observed {
-        let objects::observed::Observed { body, digest, writers } = observed;
+        let objects::observed::Observed { mut body, digest, writers } = observed;
+        // It had room for what was pruned, and may wait for long.
+        body.shrink_to_fit();
         let body = if body.len() > LARGEST_BODY {
             ObjectBody::Blob { blob: None, bytes: body.len() as u64 }
         } else {
@@ -120,10 +122,14 @@ impl Feed {
         }
     }
 
+    /// As a list tells: it waits while half of what may wait does, so that there is room for what changes meanwhile.
     async fn tell_patiently(&self, mut told: Told) {
-        while let Err(again) = self.tell(told) {
+        loop {
             self.observer.outbox.room().await;
-            told = *again;
+            match self.tell(told) {
+                Ok(()) => return,
+                Err(again) => told = *again,
+            }
         }
     }
 
