@@ -115,14 +115,12 @@ impl Facts {
 
     pub(crate) fn share(&mut self, shared: &mut Shared) {
         let Shared { strings, labels, links, .. } = shared;
-        for (key, value) in self.labels.unshared() {
+        labels.share(&mut self.labels, |(key, value)| {
             strings.share(key);
             strings.share(value);
-        }
-        self.links.unshared().for_each(|link| link.share(strings));
+        });
+        links.share(&mut self.links, |link| link.share(strings));
         self.marks.iter_mut().for_each(|mark| mark.share(strings));
-        labels.share(&mut self.labels);
-        links.share(&mut self.links);
     }
 }
 

@@ -4,7 +4,9 @@
 
 mod declared;
 mod grouped;
+mod loading;
 mod noting;
+mod parts;
 mod pointers;
 mod related;
 mod searched;
@@ -18,6 +20,8 @@ use events::requests::index::HealthState;
 use events::{AgentId, SourceId, Timestamp};
 
 pub use grouped::{InCluster, counted};
+pub use loading::Loading;
+pub use parts::Room;
 pub use searched::contains;
 pub use slots::Slots;
 
@@ -75,6 +79,8 @@ pub struct Index {
     there: BTreeMap<AgentId, u64>,
     /// What agents' configurations declare of their objects, and did.
     declaring: Declaring,
+    /// Of objects that are being loaded: what is not among the pointers yet.
+    unnoted: Option<loading::Lists>,
 }
 
 impl Index {

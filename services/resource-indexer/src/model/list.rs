@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::quick::Quick;
+
 /// An immutable list, cheap to clone. An empty one takes no memory of its own.
 #[derive(PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct List<T>(Option<Arc<[T]>>);
@@ -64,24 +66,29 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
 
 /// Keeps one copy of each list. Only looked up in, never iterated in an order that matters.
 #[derive(Debug)]
-pub struct Lists<T>(HashSet<Arc<[T]>>);
+pub struct Lists<T>(HashSet<Arc<[T]>, Quick>);
 
 impl<T> Default for Lists<T> {
     fn default() -> Self {
-        Self(HashSet::new())
+        Self(HashSet::default())
     }
 }
 
 impl<T: Eq + Hash> Lists<T> {
-    /// Replaces a list by the copy that is kept.
-    pub fn share(&mut self, list: &mut List<T>) {
+    /// Replaces a list by the copy that is kept. The first one is kept, once `within` has shared what its items consist of.
+    pub fn share(&mut self, list: &mut List<T>, within: impl FnMut(&mut T)) {
         let Some(items) = &mut list.0 else { return };
-        match self.0.get(&**items) {
-            Some(kept) => *items = Arc::clone(kept),
-            None => {
-                self.0.insert(Arc::clone(items));
-            }
+        if let Some(kept) = self.0.get(&**items) {
+            *items = Arc::clone(kept);
+            return;
         }
+        Arc::get_mut(items).into_iter().flatten().for_each(within);
+        self.0.insert(Arc::clone(items));
+    }
+
+    /// Keeps the copies of another one, where there is none yet.
+    pub fn join(&mut self, other: Self) {
+        self.0.extend(other.0);
     }
 
     /// Lets go of what nobody else holds.
@@ -98,8 +105,10 @@ mod tests {
     fn equal_lists_are_one_as_long_as_somebody_holds_them() {
         let mut lists = Lists::default();
         let [mut one, mut other] = [List::from(vec![1, 2]), List::from(vec![1, 2])];
-        lists.share(&mut one);
-        lists.share(&mut other);
+        let mut seen = Vec::new();
+        lists.share(&mut one, |item| seen.push(*item));
+        lists.share(&mut other, |item| seen.push(*item));
+        assert_eq!(seen, [1, 2], "of the one that is kept");
         assert!(std::ptr::eq(&*one, &*other));
         assert_eq!(one.unshared().count(), 0, "changed for all of them");
         lists.sweep();

@@ -163,8 +163,7 @@ impl Record {
             strings.share(text);
         }
         self.writer.iter_mut().for_each(|writer| writer.share(strings));
-        self.managers.unshared().for_each(|manager| strings.share(manager));
-        managers.share(&mut self.managers);
+        managers.share(&mut self.managers, |manager| strings.share(manager));
         self.declared.iter_mut().for_each(|link| link.share(strings));
     }
 }
@@ -179,6 +178,14 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// Takes in what objects of other clusters share. What both have stays twice in those objects.
+    pub(crate) fn join(&mut self, other: Self) {
+        self.strings.join(other.strings);
+        self.labels.join(other.labels);
+        self.links.join(other.links);
+        self.managers.join(other.managers);
+    }
+
     /// Lets go of what nothing uses.
     pub(crate) fn sweep(&mut self) {
         self.labels.sweep();

@@ -77,7 +77,7 @@ pub fn counted(verdict: &Verdict) -> HealthState {
 impl Grouped {
     fn share(&mut self, memberships: Vec<Membership>) -> Memberships {
         let mut list = List::from(memberships);
-        self.lists.share(&mut list);
+        self.lists.share(&mut list, |_| {});
         Memberships(list)
     }
 

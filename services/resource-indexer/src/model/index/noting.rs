@@ -91,7 +91,7 @@ impl Index {
     }
 
     /// Adds one that is not known yet.
-    fn add(&mut self, record: Arc<Record>) -> Slot {
+    pub(super) fn add(&mut self, record: Arc<Record>) -> Slot {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             Slot(u32::try_from(self.slots.len().saturating_sub(1)).unwrap_or(u32::MAX))
@@ -230,7 +230,10 @@ impl Index {
         }
         let kept = if self.late.is_some() { Kept::Causes } else { Kept::All };
         let searched = self.late.is_none().then(|| self.searched.entry(agent).or_default());
-        self.pointers.note((slot, &record), kept, searched, adds);
+        match &mut self.unnoted {
+            Some(lists) => lists.add(slot, &record),
+            None => self.pointers.note((slot, &record), kept, searched, adds),
+        }
         if let Some(late) = &mut self.late {
             late.take();
         }

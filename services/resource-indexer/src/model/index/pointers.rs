@@ -6,7 +6,7 @@ use events::AgentId;
 
 use super::Slot;
 use super::searched::Searched;
-use super::slots::{Slots, change};
+use super::slots::{Slots, change, change_all};
 use crate::model::record::{Record, plain_uid};
 use crate::model::relations::{Key, Link, Target};
 use crate::model::text::Text;
@@ -46,27 +46,48 @@ impl Pointers {
         if kept == Kept::All {
             let by_label = self.by_label.entry(agent).or_default();
             for label in record.facts.labels.iter() {
-                let was_known = by_label.contains_key(label);
-                change(by_label, label.clone(), slot, adds);
-                if was_known != by_label.contains_key(label)
-                    && let Some(searched) = &mut searched
-                {
+                let is_other = change(by_label, label.clone(), slot, adds);
+                if let Some(searched) = searched.as_mut().filter(|_| is_other) {
                     searched.note_label(label, adds);
                 }
             }
         }
         for link in record.links().filter(|link| kept == Kept::All || link.relation.is_cause()) {
-            self.note_link((agent, link), slot, adds);
+            self.note_link((agent, link), &[slot], adds);
         }
     }
 
-    fn note_link(&mut self, (agent, link): (AgentId, &Link), slot: Slot, adds: bool) {
+    /// Adds objects that share a list of labels.
+    pub(super) fn note_labels(
+        &mut self,
+        (agent, labels): (AgentId, &[(Text, Text)]),
+        slots: &[Slot],
+        searched: &mut Searched,
+    ) {
+        let by_label = self.by_label.entry(agent).or_default();
+        for label in labels {
+            if change_all(by_label, label.clone(), slots, true) {
+                searched.note_label(label, true);
+            }
+        }
+    }
+
+    /// Adds objects that share a list of links.
+    pub(super) fn note_links(&mut self, (agent, links): (AgentId, &[Link]), slots: &[Slot]) {
+        for link in links {
+            self.note_link((agent, link), slots, true);
+        }
+    }
+
+    fn note_link(&mut self, (agent, link): (AgentId, &Link), slots: &[Slot], adds: bool) {
         let (namespace, selector) = match &link.target {
             Target::Uid(uid, _) => {
-                return change(self.by_named_uid.entry(agent).or_default(), uid.clone(), slot, adds);
+                change_all(self.by_named_uid.entry(agent).or_default(), uid.clone(), slots, adds);
+                return;
             }
             Target::Key(key) => {
-                return change(self.by_named_key.entry(agent).or_default(), key.clone(), slot, adds);
+                change_all(self.by_named_key.entry(agent).or_default(), key.clone(), slots, adds);
+                return;
             }
             Target::Labels(_, namespace, selector) | Target::Claims(namespace, _, selector) => {
                 (namespace, selector)
@@ -74,7 +95,7 @@ impl Pointers {
         };
         let label = selector.exact().map(|(key, value)| (key.clone(), value.clone()));
         let selecting = self.selecting.entry(agent).or_default();
-        change(selecting, (namespace.clone(), label), slot, adds);
+        change_all(selecting, (namespace.clone(), label), slots, adds);
     }
 
     pub(super) fn forget_agent(&mut self, agent: AgentId) {
@@ -82,6 +103,14 @@ impl Pointers {
         self.by_named_key.remove(&agent);
         self.by_label.remove(&agent);
         self.selecting.remove(&agent);
+    }
+
+    /// Takes in those of other clusters.
+    pub(super) fn join(&mut self, mut other: Self) {
+        self.by_named_uid.append(&mut other.by_named_uid);
+        self.by_named_key.append(&mut other.by_named_key);
+        self.by_label.append(&mut other.by_label);
+        self.selecting.append(&mut other.selecting);
     }
 
     /// The UID as links of one cluster name it.

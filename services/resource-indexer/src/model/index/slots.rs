@@ -1,5 +1,6 @@
 //! Sets of objects of which most have few: a label, an owner, a name that is pointed at.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, btree_set};
 use std::slice;
 
@@ -78,14 +79,32 @@ impl Slots {
     }
 }
 
-/// Adds to or takes from a set that is no more once it is empty.
-pub(super) fn change<K: Ord>(sets: &mut BTreeMap<K, Slots>, key: K, slot: Slot, adds: bool) {
-    if adds {
-        sets.entry(key).or_default().insert(slot);
-    } else if let Some(set) = sets.get_mut(&key) {
-        set.remove(slot);
-        if set.is_empty() {
-            sets.remove(&key);
+/// Adds to or takes from a set that is no more once it is empty; says whether the set came or went.
+pub(super) fn change<K: Ord>(sets: &mut BTreeMap<K, Slots>, key: K, slot: Slot, adds: bool) -> bool {
+    change_all(sets, key, &[slot], adds)
+}
+
+/// The same with several.
+pub(super) fn change_all<K: Ord>(sets: &mut BTreeMap<K, Slots>, key: K, slots: &[Slot], adds: bool) -> bool {
+    match sets.entry(key) {
+        Entry::Vacant(place) => {
+            if adds {
+                let set = place.insert(Slots::default());
+                slots.iter().for_each(|slot| set.insert(*slot));
+            }
+            adds
+        }
+        Entry::Occupied(mut set) if adds => {
+            slots.iter().for_each(|slot| set.get_mut().insert(*slot));
+            false
+        }
+        Entry::Occupied(mut set) => {
+            slots.iter().for_each(|slot| set.get_mut().remove(*slot));
+            let is_empty = set.get().is_empty();
+            if is_empty {
+                set.remove();
+            }
+            is_empty
         }
     }
 }
