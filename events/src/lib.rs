@@ -69,6 +69,31 @@ pub fn encode<T: serde::Serialize>(value: &T) -> Result<Vec<u8>, EncodeError> {
     rmp_serde::to_vec_named(value).map_err(|error| EncodeError { detail: error.to_string() })
 }
 
+/// How many bytes [`encode`] makes of a value, without keeping them.
+///
+/// # Errors
+/// As [`encode`].
+pub fn encoded_length<T: serde::Serialize>(value: &T) -> Result<usize, EncodeError> {
+    let mut length = Length(0);
+    rmp_serde::encode::write_named(&mut length, value)
+        .map_err(|error| EncodeError { detail: error.to_string() })?;
+    Ok(length.0)
+}
+
+/// Counts what is written.
+struct Length(usize);
+
+impl std::io::Write for Length {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 = self.0.saturating_add(bytes.len());
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Decodes what [`encode`] wrote. Unknown fields are ignored, so that a newer writer is understood.
 ///
 /// # Errors

@@ -444,6 +444,9 @@ pub struct ListChanges {
     /// Judges and relates by what is declared today; otherwise, the past by what was declared then.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub todays_rules: bool,
+    /// Only changes that were recorded at this time or later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
     /// What the answer has to cover, such as the position that a command answered with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]

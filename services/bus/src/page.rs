@@ -30,7 +30,7 @@ impl<R: Paged> PageBuilder<R> {
     /// # Errors
     /// When the item cannot be encoded.
     pub fn push(&mut self, key: R::Key, item: R::Item) -> Result<bool, Refusal> {
-        let bytes = events::encode(&item).map_err(|error| internal(&error))?.len();
+        let bytes = events::encoded_length(&item).map_err(|error| internal(&error))?;
         let is_full = self.items.len() >= self.limit.items()
             || (!self.items.is_empty() && self.bytes.saturating_add(bytes) > MAXIMUM_PAGE_BYTES);
         if is_full {
@@ -110,7 +110,9 @@ mod tests {
         let request = ListAgents { limit: Some(PageLimit::MAXIMUM), cursor: None };
         let found = page(&request, (1..=9).map(|number| agent(number, &name))).unwrap();
         assert_eq!(found.items.len(), 2);
-        assert!(events::encode(&found).unwrap().len() < MAXIMUM_MESSAGE_BYTES);
+        let bytes = events::encode(&found).unwrap().len();
+        assert!(bytes < MAXIMUM_MESSAGE_BYTES);
+        assert_eq!(events::encoded_length(&found), Ok(bytes));
         assert_eq!(request.at(found.next.unwrap()).after(), Ok(Some(AgentId(Uuid::from_u128(2)))));
     }
 }

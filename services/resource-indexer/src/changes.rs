@@ -63,10 +63,18 @@ impl Driver {
                 .collect();
             Ok((matcher, few, (Arc::clone(&state.reader), state.fold.index.declaring().clone())))
         })?;
-        let (imported, todays_rules) = (self.imported.for_one_question(), request.todays_rules);
-        let now = self.now();
-        let listing =
-            Listing { driver: self, imported, declaring, todays_rules, now, rights, matcher, reader, behind };
+        let listing = Listing {
+            driver: self,
+            imported: self.imported.for_one_question(),
+            declaring,
+            todays_rules: request.todays_rules,
+            now: self.now(),
+            rights,
+            matcher,
+            reader,
+            since: request.since,
+            behind,
+        };
         let most = request.limit().items().saturating_add(1);
         let found = if few.len() <= FEW { listing.of_objects(few, most) } else { listing.of_all(most) };
         let Found { entries, looked_up_to } = found?;
@@ -111,7 +119,7 @@ impl Object {
             agent_name: view.directory.name_of(record.agent),
             uid: record.uid.clone(),
             identity: record.identity(),
-            changes: record.changes,
+            changes: record.changes(),
             kind: record.kind.clone(),
             is_owned: record.facts.is_owned(),
         }
@@ -134,12 +142,14 @@ struct Listing<'a> {
     rights: &'a Rights,
     matcher: Matcher,
     reader: Arc<Reader>,
+    since: Option<Timestamp>,
     behind: Option<Place>,
 }
 
 impl Listing<'_> {
     fn is_wanted(&self, entry: &Entry) -> bool {
-        self.behind.as_ref().is_none_or(|behind| place_of(entry) > *behind)
+        self.since.is_none_or(|since| entry.recorded_at >= since)
+            && self.behind.as_ref().is_none_or(|behind| place_of(entry) > *behind)
     }
 
     fn of_objects(&self, objects: Vec<Object>, most: usize) -> Result<Found, Refusal> {
@@ -179,7 +189,7 @@ impl Listing<'_> {
         }
         let (mut entries, mut looked_at) = (Vec::new(), 0_usize);
         loop {
-            let some = lanes.next_some().map_err(broken)?;
+            let some = lanes.next_some(self.since).map_err(broken)?;
             looked_at = looked_at.saturating_add(some.len());
             let last = some.last().cloned();
             entries.extend(self.meant(some)?);
@@ -318,11 +328,12 @@ impl<I: Iterator<Item = Result<Entry, StoreError>>> Lanes<I> {
         Ok(())
     }
 
-    /// The next changes of all, the newest first; none at the end. Those of one moment stay together.
-    fn next_some(&mut self) -> Result<Vec<Entry>, StoreError> {
+    /// The next changes of all, the newest first; none at the end, or before that time. Those of one moment stay together.
+    fn next_some(&mut self, since: Option<Timestamp>) -> Result<Vec<Entry>, StoreError> {
         let mut some = Vec::new();
         while some.len() < AT_ONCE
             && let Some((moment, _)) = self.next.peek().copied()
+            && since.is_none_or(|since| moment >= since)
         {
             let mut of_moment = Vec::new();
             while let Some((at, number)) = self.next.peek().copied()

@@ -149,7 +149,7 @@ impl Comparing<'_> {
                 found.came.extend(left.take().then_some(slot));
                 continue;
             };
-            if earlier.changes == record.changes {
+            if earlier.changes() == record.changes() {
                 continue;
             }
             if left.is_empty() {

@@ -326,9 +326,8 @@ const LONGEST_BODY: usize = bus::MAXIMUM_MESSAGE_BYTES / 2;
 fn fit(nodes: &mut Vec<TreeNode>) -> Result<u64, Refusal> {
     let (mut bytes, mut fitting) = (0, 0);
     for node in &*nodes {
-        let encoded =
-            events::encode(node).map_err(|error| Refusal::new(RefusalKind::Internal, error.to_string()))?;
-        bytes += encoded.len();
+        bytes += events::encoded_length(node)
+            .map_err(|error| Refusal::new(RefusalKind::Internal, error.to_string()))?;
         if bytes > LONGEST_BODY {
             break;
         }

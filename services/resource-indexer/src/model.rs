@@ -44,7 +44,7 @@ pub use fold::{Fold, OBJECTS};
 pub use former::{DecidedAt, Declaring, Former, FormerDeclared, Instant};
 pub use groups::{Group, Groups, Membership, Memberships, project_labels};
 pub use imported::ImportedRules;
-pub use index::{Declarations, Declared, Index, Loading, Room, Slot};
+pub use index::{Declarations, Declared, Index, Loading, OfKind, Room, Slot};
 pub use judge::{
     RULES, asks_pods, before_imported, claims_beside, controller_of, options_of, own_verdict,
     verdict_with_judged_pods, verdict_with_pods, was_always, workloads_above,

@@ -16,8 +16,8 @@ use serde_json::Value;
 use crate::driver::{Driver, State};
 use crate::imported::{ForOneQuestion, Imported};
 use crate::model::{
-    Declarations, Declaring, Groups, Index, Instant, Kind, Matcher, Record, Rights, Slot, Text, Verdict,
-    query,
+    Declarations, Declaring, Groups, Index, Instant, Kind, Matcher, OfKind, Record, Rights, Slot, Text,
+    Verdict, query,
 };
 use crate::store::{Reader, Standing, StoreError};
 pub(crate) use kept::Moments;
@@ -64,7 +64,7 @@ pub(crate) enum Reach {
 
 fn objects_of(index: &Index, agent: AgentId) -> impl Iterator<Item = (Slot, &Record)> {
     let kinds = index.kinds(agent).into_iter().flat_map(|kinds| kinds.values());
-    kinds.flat_map(|of_kind| of_kind.values()).filter_map(|slot| Some((*slot, index.get(*slot)?)))
+    kinds.flat_map(OfKind::slots).filter_map(|slot| Some((slot, index.get(slot)?)))
 }
 
 /// Whether other objects are judged with it: workloads with their pods and Events, claims with classes of storage.
@@ -213,7 +213,7 @@ fn ask_imported(
 
 /// The body that a record of the past has.
 pub(crate) fn body_of(reader: &Reader, record: &Record) -> Result<Option<Bytes>, StoreError> {
-    reader.body_after(record.agent, &record.uid, record.changes)
+    reader.body_after(record.agent, &record.uid, record.changes())
 }
 
 pub(crate) fn parsed(body: Option<Bytes>) -> Option<Value> {

@@ -401,6 +401,23 @@ async fn changes_are_listed_page_by_page_the_newest_first_over_many_objects() {
     assert_eq!(names.len(), 250);
     let times: Vec<Timestamp> = names.iter().map(|(at, _)| *at).collect();
     assert!(times.is_sorted_by(|left, right| left >= right));
+    let since = times[70];
+    let of_some = [ObjectFilter::default(), named("c4-7")].map(|filter| ListChanges {
+        filter,
+        since: Some(since),
+        limit: Some(PageLimit::MAXIMUM),
+        ..ListChanges::default()
+    });
+    let [of_all, of_one] = of_some.each_ref().map(|request| indexer.ask(request));
+    let (of_all, of_one) = (of_all.await.unwrap(), of_one.await.unwrap());
+    assert_eq!(
+        of_all.items.len(),
+        times.iter().filter(|at| **at >= since).count(),
+        "of that very moment, too"
+    );
+    assert_eq!((of_all.next, of_one.items.len()), (None, 1));
+    let none = ListChanges { since: Some(Timestamp(times[0].0 + 1)), ..of_some[1].clone() };
+    assert!(indexer.ask(&none).await.unwrap().items.is_empty(), "of one object, too");
     names.sort();
     names.dedup();
     assert_eq!(names.len(), 250, "none twice");

@@ -1,20 +1,24 @@
 //! What must hold of each record the moment it is stored.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::time::Duration;
 
 use events::audit::AuditBatch;
+use events::cloud_event::Recorded;
 use events::configuration::ConfigurationEvent;
 use events::delivery::DeliveryEvent;
 use events::directory::DirectoryEvent;
 use events::observation::{ObservationBatch, Observed};
 use events::repository::RepositoryEvent;
 use events::{
-    AgentId, AggregateRef, ChainHash, Commit, CommitId, Event, EventId, InstanceId, OrganizationId, SyncId,
+    AgentId, AggregateRef, ChainHash, CloudEvent, Commit, CommitId, Event, EventId, InstanceId,
+    OrganizationId, Stream, SyncId,
 };
 use store::jetstream::simulated::Stored;
 
 use crate::access::Access;
 use crate::cluster::Reported;
+use crate::exports::Exports;
 use crate::forge::Forge;
 
 type Acknowledged = (String, u64, Option<String>);
@@ -32,6 +36,7 @@ struct Aggregate {
 pub struct Audit {
     forge: Option<Forge>,
     access: Option<Access>,
+    exports: Exports,
     /// What is said of each agent's cluster.
     clusters: BTreeMap<AgentId, Reported>,
     aggregates: HashMap<(OrganizationId, AggregateRef), Aggregate>,
@@ -68,6 +73,11 @@ impl Audit {
     /// What is said of an agent's cluster.
     pub(crate) fn told_of(&self, agent: AgentId) -> Option<&Reported> {
         self.clusters.get(&agent)
+    }
+
+    /// What is exported, and what is to be.
+    pub(crate) const fn exports(&mut self) -> &mut Exports {
+        &mut self.exports
     }
 
     /// The first thing that does not hold.
@@ -120,16 +130,24 @@ impl Audit {
         }
     }
 
-    pub(crate) fn note_stored(&mut self, stream: &str, stored: &Stored) {
+    pub(crate) fn note_stored(&mut self, stream: &str, stored: &Stored, now: Duration) {
         self.stored += 1;
         if stream.starts_with("kasbah-decisions") {
             match events::decode::<Commit>(&stored.payload) {
-                Ok(commit) => self.note_commit(&commit, &stored.payload),
+                Ok(commit) => {
+                    self.note_commit(&commit, &stored.payload);
+                    let source = (Stream::Decisions, commit.organization, Some(&commit));
+                    self.exports.stored(&recorded(source, stored), now);
+                }
                 Err(error) => self.violations.push(format!("a commit is not readable: {error}")),
             }
         } else if stream.starts_with("kasbah-observations") {
             match events::decode::<ObservationBatch>(&stored.payload) {
-                Ok(batch) => self.note_batch(&batch),
+                Ok(batch) => {
+                    self.note_batch(&batch);
+                    let source = (Stream::Observations, batch.organization, None);
+                    self.exports.stored(&recorded(source, stored), now);
+                }
                 Err(error) => self.violations.push(format!("observations are not readable: {error}")),
             }
         } else if stream.starts_with("kasbah-objects") {
@@ -137,6 +155,10 @@ impl Audit {
                 Ok(batch) => self.note_objects(&batch),
                 Err(error) => self.violations.push(format!("changes of objects are not readable: {error}")),
             }
+        } else if stream.starts_with("kasbah-exports") {
+            let exported = CloudEvent::from_json(&stored.payload);
+            let judged = exported.and_then(|event| self.exports.exported(event, now));
+            self.violations.extend(judged.err());
         } else if stream.starts_with("kasbah-audit") {
             match (events::decode::<AuditBatch>(&stored.payload), &self.access) {
                 (Ok(batch), Some(access)) => access.recorded(batch),
@@ -264,4 +286,11 @@ impl Audit {
                 .push(format!("{}: epoch {} begins without a statement", batch.writer, batch.epoch));
         }
     }
+}
+
+fn recorded<'a>(
+    (stream, organization, commit): (Stream, OrganizationId, Option<&'a Commit>),
+    stored: &'a Stored,
+) -> Recorded<'a> {
+    Recorded { stream, recorded_at: stored.recorded_at, organization, bytes: &stored.payload, commit }
 }

@@ -7,6 +7,7 @@ use crate::agent::PORT;
 use crate::dice::Dice;
 use crate::executor::NodeId;
 use crate::log::SERVERS;
+use crate::receivers::is_port;
 use crate::scene::{CLUSTERS_PORT, Scene};
 
 macro_rules! kinds {
@@ -99,6 +100,16 @@ kinds! {
     TunnelCut = "tunnel cut",
     /// Nothing moves in tunnels for a while.
     TunnelStalled = "tunnel stalled",
+    /// A receiver of webhooks takes no connections for a while.
+    ReceiverAway = "receiver away",
+    /// A receiver answers with errors for a while.
+    ReceiverErrors = "receiver errors",
+    /// A receiver takes messages for a while, and does not answer.
+    ReceiverSilent = "receiver silent",
+    /// A receiver has a message, and whoever sent it is not told.
+    ReceiverAnswerLost = "receiver's answer lost",
+    /// Connections to receivers break.
+    ReceiverCut = "receiver cut off",
 }
 
 /// Faults of one run.
@@ -135,6 +146,9 @@ impl Faults {
             fired.insert(Kind::GitErrors.name(), scene.forge.failed());
         }
         for (kind, count) in scene.clusters.iter().flat_map(|cluster| cluster.server.fired()) {
+            *fired.entry(kind.name()).or_default() += count;
+        }
+        for (kind, count) in scene.receivers.fired() {
             *fired.entry(kind.name()).or_default() += count;
         }
         fired
@@ -254,6 +268,15 @@ impl Faults {
             Kind::ApiConnectionCut => scene.internet.cut(|port| port < PORT) > 0,
             Kind::VisitorCut => scene.internet.cut(|port| port == CLUSTERS_PORT) > 0,
             Kind::TunnelCut => scene.internet.cut(|port| port == PORT) > 0,
+            Kind::ReceiverAway | Kind::ReceiverErrors | Kind::ReceiverSilent => {
+                scene.receivers.trouble(kind, self.millis(500, 45_000));
+                false
+            }
+            Kind::ReceiverAnswerLost => {
+                scene.receivers.lose_answers(self.dice.between(1, 3));
+                false
+            }
+            Kind::ReceiverCut => scene.internet.cut(is_port) > 0,
             Kind::TunnelStalled => scene.internet.stall(self.millis(100, 25_000)) > 0,
         }
     }

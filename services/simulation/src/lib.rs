@@ -9,7 +9,7 @@
 //! - The simulated servers pass the same suites as the real ones.
 //! - No shipped binary contains any of this code.
 //!
-//! Deliberately absent: TLS (tunnels, API servers and clients of gateways use plain text here), the console, browsers, jobs,
+//! Deliberately absent: TLS (tunnels, API servers, webhooks and clients of gateways use plain text here), the console, browsers, jobs,
 //! and connections to clusters that upgrade to another protocol. Of a cluster's kinds only a few exist: of those with a health only Deployments,
 //! and of their pods only the number.
 #![warn(missing_docs)]
@@ -22,6 +22,7 @@ mod cluster;
 mod dice;
 mod disk;
 mod executor;
+mod exports;
 mod faults;
 mod forge;
 mod forger;
@@ -31,6 +32,7 @@ mod network;
 mod order;
 mod people;
 mod process;
+mod receivers;
 mod run;
 mod scene;
 mod series;

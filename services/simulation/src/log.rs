@@ -354,7 +354,7 @@ impl LogServers {
             let recorded_at = original.map_or(now_there, |original| original.min(now_there));
             let stored = stream.store(proposal.message, now, recorded_at);
             let again = stream.sent_again(&stored.subject);
-            state.audit.note_stored(name, &stored);
+            state.audit.note_stored(name, &stored, now);
             if let Some((conn, epoch, answer)) = proposal.asked {
                 state.audit.note_acknowledged(name, stored.sequence, stored.id.clone());
                 let lost = state.befalls(Kind::LostAcknowledgement);

@@ -18,6 +18,7 @@ pub(crate) async fn matters(log: &dyn EventLog) -> Option<String> {
         of::<delivery::environments::Environments>(log).await,
         of::<ObservationCursors>(log).await,
         of::<ObjectCursors>(log).await,
+        of::<event_relay::model::State>(log).await,
     ];
     all.into_iter().flatten().next()
 }

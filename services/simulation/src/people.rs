@@ -2,6 +2,7 @@
 
 mod model;
 mod pushes;
+mod subscribing;
 mod tasks;
 mod visitors;
 mod visits;
@@ -23,6 +24,7 @@ use crate::access::Access;
 use crate::agent::SharedSecret;
 use crate::executor::Executor;
 use crate::forge::Forge;
+use crate::receivers::Receivers;
 use crate::scene::{Given, Scene};
 use model::Model;
 pub(crate) use model::{SOURCES, is_deployment, never_available, source_of};
@@ -91,6 +93,7 @@ pub struct Person {
     forge: Forge,
     executor: Executor,
     access: Access,
+    receivers: Receivers,
     facts: Arc<Mutex<Facts>>,
 }
 
@@ -99,8 +102,9 @@ impl Person {
     #[must_use]
     pub(crate) fn new(given: &Given, scene: &Scene) -> Self {
         let (world, bus) = (given.world.clone(), Arc::clone(&given.bus));
-        let (forge, executor, access) = (scene.forge.clone(), scene.executor.clone(), scene.access.clone());
-        Self { world, bus, forge, executor, access, facts: Arc::default() }
+        let (forge, executor) = (scene.forge.clone(), scene.executor.clone());
+        let (access, receivers) = (scene.access.clone(), scene.receivers.clone());
+        Self { world, bus, forge, executor, access, receivers, facts: Arc::default() }
     }
 
     /// What is known.
@@ -163,6 +167,7 @@ impl Person {
     }
 
     async fn set_up(&self, agents: usize) {
+        self.subscribe().await;
         self.insist("group", &CreateGroup { name: "shop".to_owned() }).await;
         for (path, repository) in PROJECTS.iter().zip(REPOSITORIES) {
             let create = CreateProject {

@@ -1,5 +1,7 @@
 //! One seed, from the first start to the last check.
 
+mod sending;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +28,10 @@ pub enum Flaw {
     IgnoresEpochs,
     /// Somebody beside authz signs passes for whoever asks, and agents pin their key.
     SignsForAnybody,
+    /// Somebody on the way answers for receivers of webhooks, which never hear of it.
+    AnswersForReceivers,
+    /// While one receiver of webhooks is in trouble, there is no way to the others either.
+    SharesTheWay,
 }
 
 /// What is run.
@@ -37,6 +43,8 @@ pub struct Setting {
     pub steps: u64,
     /// Faults, at least.
     pub faults: u64,
+    /// How long a receiver of webhooks is in trouble while nothing else goes wrong.
+    pub outage: Duration,
     /// Built in on purpose.
     pub flaw: Option<Flaw>,
     /// Keeps what happens in words.
@@ -47,7 +55,7 @@ impl Setting {
     /// What the tests run.
     #[must_use]
     pub const fn of(seed: u64) -> Self {
-        Self { seed, steps: 5_000, faults: 20, flaw: None, words: false }
+        Self { seed, steps: 5_000, faults: 20, outage: Duration::ZERO, flaw: None, words: false }
     }
 }
 
@@ -137,6 +145,8 @@ struct Run {
     settled: Option<Duration>,
     /// Since when no clock is wrong.
     clocks_right: Duration,
+    /// Since when events have to be exported and sent at once.
+    sent_at_once: Option<Duration>,
 }
 
 impl Run {
@@ -147,13 +157,24 @@ impl Run {
         }
         let faults = Faults::new(Dice::new(setting.seed ^ 0x5EED));
         scene.add_services(REPLICAS);
+        scene.add_receivers();
         if setting.flaw == Some(Flaw::SignsForAnybody) {
             crate::forger::start(scene.add_people());
         }
         let given = scene.add_people();
         let person = Person::new(&given, &scene);
         let facts = person.facts();
-        Self { setting, scene, faults, given, person, facts, settled: None, clocks_right: Duration::ZERO }
+        Self {
+            setting,
+            scene,
+            faults,
+            given,
+            person,
+            facts,
+            settled: None,
+            clocks_right: Duration::ZERO,
+            sent_at_once: None,
+        }
     }
 
     fn report(&self, failure: Option<String>) -> Report {
@@ -194,6 +215,9 @@ impl Run {
             return Err(violation);
         }
         if let Some(violation) = self.scene.access.violation() {
+            return Err(violation);
+        }
+        if let Some(violation) = self.scene.receivers.violation().or_else(|| self.late()) {
             return Err(violation);
         }
         if let Some(violation) = self.facts.lock().violations.first() {
@@ -255,6 +279,7 @@ impl Run {
     fn settle(&mut self) -> Result<(), String> {
         self.scene.log.heal();
         self.scene.clusters.iter().for_each(crate::cluster::Cluster::heal);
+        self.scene.receivers.keep_one_in_trouble();
         for node in self.scene.nodes(|_, _| true) {
             let executor = &self.scene.executor;
             executor.slow(node, 0);
@@ -269,9 +294,11 @@ impl Run {
         let person = self.person.clone();
         self.until_done("everything is pushed once more", async move { person.tidy().await })?;
         self.settled = Some(self.becomes_as_wanted()?);
+        self.sends_at_once()?;
         let person = self.person.clone();
         self.until_done("what never becomes available is mended", async move { person.mend().await })?;
-        self.becomes_as_wanted().map(drop)
+        self.becomes_as_wanted()?;
+        self.outlast()
     }
 
     /// Waits until everything is as it is wanted and stays so; gives how long it took.

@@ -30,6 +30,7 @@ use crate::nats::Nats;
 use crate::network::Internet;
 use crate::people::KnownAgent;
 use crate::process::world_of;
+use crate::receivers::{RECEIVERS, Receivers};
 use crate::run::{Flaw, Setting};
 
 /// Partitions of each stream.
@@ -41,6 +42,8 @@ pub(crate) const CLUSTERS_PORT: u16 = 8443;
 pub(crate) const FIRST_API_SERVER_PORT: u16 = 6442;
 /// The process of the first API server.
 const FIRST_API_SERVER: usize = usize::MAX / 2;
+/// The process of the first receiver of webhooks.
+const FIRST_RECEIVER: usize = usize::MAX / 4;
 
 /// A service that ships.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,12 +58,20 @@ pub enum Service {
     Delivery,
     /// Tunnels.
     TunnelGateway,
+    /// Exports and webhooks.
+    EventRelay,
 }
 
 impl Service {
     /// Every one.
-    pub const ALL: [Self; 5] =
-        [Self::Authz, Self::ConfigFetcher, Self::RepoPoller, Self::Delivery, Self::TunnelGateway];
+    pub const ALL: [Self; 6] = [
+        Self::Authz,
+        Self::ConfigFetcher,
+        Self::RepoPoller,
+        Self::Delivery,
+        Self::TunnelGateway,
+        Self::EventRelay,
+    ];
 
     const fn name(self) -> &'static str {
         match self {
@@ -69,6 +80,7 @@ impl Service {
             Self::RepoPoller => "repo-poller",
             Self::Delivery => "delivery",
             Self::TunnelGateway => "tunnel-gateway",
+            Self::EventRelay => "event-relay",
         }
     }
 }
@@ -109,6 +121,8 @@ pub struct Scene {
     pub clusters: Vec<Cluster>,
     /// Who may use them, and who does.
     pub(crate) access: Access,
+    /// Those who are sent events.
+    pub(crate) receivers: Receivers,
     processes: BTreeMap<NodeId, Process>,
     ends: Ends,
     flaw: Option<Flaw>,
@@ -140,6 +154,7 @@ impl Scene {
             log,
             clusters: Vec::new(),
             access,
+            receivers: Receivers::new(&executor, setting.flaw),
             processes: BTreeMap::new(),
             ends: Ends::default(),
             flaw: setting.flaw,
@@ -166,6 +181,15 @@ impl Scene {
                 let node = self.add(Program::Service(service));
                 self.start(node);
             }
+        }
+    }
+
+    /// Adds the receivers of webhooks, each a process that never dies.
+    pub(crate) fn add_receivers(&self) {
+        for number in 0..RECEIVERS.len() {
+            let life = self.executor.start(NodeId(FIRST_RECEIVER + number));
+            let world = world_of(&self.executor, &self.internet, life, &MemoryDisk::default());
+            self.receivers.listen(number, &world);
         }
     }
 
@@ -377,6 +401,14 @@ fn gateway_args(address: SocketAddr, clusters: SocketAddr) -> tunnel_gateway::Ar
     }
 }
 
+fn relay_args() -> event_relay::Args {
+    event_relay::Args {
+        webhooks_allow_private_addresses: true,
+        webhooks_allow_plain_http: true,
+        ..event_relay::Args::default()
+    }
+}
+
 async fn run(
     service: Service,
     given: Given,
@@ -386,7 +418,7 @@ async fn run(
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
     let Given { world, bus, life } = given;
-    let Parts { log, blobs, keys, snapshots, consumers: _ } = parts;
+    let Parts { log, blobs, keys, snapshots, consumers } = parts;
     match service {
         Service::Authz => {
             let deps = authz::Deps { world, log, keys, snapshots, bus, readiness };
@@ -418,26 +450,44 @@ async fn run(
             delivery::run(delivery::Args::default(), deps, shutdown).await
         }
         Service::TunnelGateway => {
-            let last = u8::try_from(life.node.0 % 250).unwrap_or(0) + 1;
-            let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, last)), PORT);
-            let listener = world.network.listen(address).await?;
-            let for_people = SocketAddr::new(address.ip(), CLUSTERS_PORT);
-            let clusters = ClusterListener { listener: world.network.listen(for_people).await?, tls: None };
-            let metrics = Metrics::new();
-            let deps = tunnel_gateway::Deps {
-                world,
-                log,
-                blobs,
-                keys,
-                snapshots,
-                bus,
-                listener,
-                clusters: Some(clusters),
-                tls: None,
-                readiness,
-                metrics,
-            };
-            tunnel_gateway::run(gateway_args(address, for_people), deps, shutdown).await
+            let parts = Parts { log, blobs, keys, snapshots, consumers };
+            run_gateway(Given { world, bus, life }, parts, readiness, shutdown).await
+        }
+        Service::EventRelay => {
+            // The simulated servers have none.
+            let (consumers, metrics) = (None, Metrics::new());
+            let deps = event_relay::Deps { world, log, keys, snapshots, consumers, bus, readiness, metrics };
+            event_relay::run(relay_args(), deps, shutdown).await
         }
     }
+}
+
+async fn run_gateway(
+    given: Given,
+    parts: Parts,
+    readiness: Readiness,
+    shutdown: Shutdown,
+) -> anyhow::Result<()> {
+    let Given { world, bus, life } = given;
+    let Parts { log, blobs, keys, snapshots, consumers: _ } = parts;
+    let last = u8::try_from(life.node.0 % 250).unwrap_or(0) + 1;
+    let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, last)), PORT);
+    let listener = world.network.listen(address).await?;
+    let for_people = SocketAddr::new(address.ip(), CLUSTERS_PORT);
+    let clusters = ClusterListener { listener: world.network.listen(for_people).await?, tls: None };
+    let metrics = Metrics::new();
+    let deps = tunnel_gateway::Deps {
+        world,
+        log,
+        blobs,
+        keys,
+        snapshots,
+        bus,
+        listener,
+        clusters: Some(clusters),
+        tls: None,
+        readiness,
+        metrics,
+    };
+    tunnel_gateway::run(gateway_args(address, for_people), deps, shutdown).await
 }

@@ -24,12 +24,22 @@ fn a_log_that_does_not_look_at_versions_is_found() {
 
 #[test]
 fn a_log_that_acknowledges_before_it_has_written_is_found() {
-    is_found(Flaw::AcknowledgesEarly, 204, &["was acknowledged and is not there"]);
+    is_found(Flaw::AcknowledgesEarly, 266, &["was acknowledged and is not there"]);
 }
 
 #[test]
 fn an_agent_that_goes_on_in_an_epoch_that_is_over_is_found() {
-    is_found(Flaw::IgnoresEpochs, 25, &["is written in epoch"]);
+    is_found(Flaw::IgnoresEpochs, 37, &["is written in epoch"]);
+}
+
+#[test]
+fn somebody_who_answers_for_receivers_of_webhooks_is_found() {
+    is_found(Flaw::AnswersForReceivers, 1, &["prompt has not got export"]);
+}
+
+#[test]
+fn a_receiver_that_holds_up_others_is_found() {
+    is_found(Flaw::SharesTheWay, 1, &["prompt has not got export"]);
 }
 
 #[test]

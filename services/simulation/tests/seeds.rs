@@ -3,6 +3,7 @@
 
 use std::io;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use simulation::{Series, Setting, run};
 use tracing_subscriber::fmt::MakeWriter;
@@ -83,6 +84,17 @@ fn a_seed_gives_the_same_run_again_and_another_one_another() {
         let (one, again) = (run(Setting::of(seed)), run(Setting::of(seed)));
         assert_eq!(one, again);
         assert_ne!(one.trace, run(Setting::of(seed + 100)).trace);
+    }
+}
+
+/// It takes nothing, answers with errors or not at all, and takes everything afterwards, although nobody does anything about it. Meanwhile
+/// others are sent everything at once.
+#[test]
+fn a_receiver_of_webhooks_that_is_in_trouble_for_an_hour_misses_nothing_and_holds_up_nobody() {
+    for seed in 1..=3 {
+        let report = run(Setting { outage: Duration::from_secs(3_600), ..Setting::of(seed) });
+        assert_eq!(report.failure, None, "seed {seed}");
+        assert!(report.time > Duration::from_secs(3_600), "seed {seed}: {:?}", report.time);
     }
 }
 

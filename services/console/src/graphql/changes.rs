@@ -45,6 +45,7 @@ pub(super) async fn page(
         let request = ListChanges {
             filter: wanted.filter.clone(),
             todays_rules: wanted.todays_rules,
+            since: wanted.from,
             at_least: wanted.at_least.clone(),
             limit: Some(limit),
             cursor: start.clone().map(PageCursor::from),
@@ -57,10 +58,6 @@ pub(super) async fn page(
         };
         let count = page.items.len();
         for (number, change) in page.items.into_iter().enumerate().skip(skipped) {
-            if wanted.from.is_some_and(|from| change.recorded_at < from) {
-                connection.has_next_page = false;
-                return Ok(connection);
-            }
             if connection.edges.len() >= wanted.limit.items() {
                 connection.has_next_page = true;
                 return Ok(connection);

@@ -173,9 +173,9 @@ impl Feed {
     }
 
     async fn listed(&self, wanted: &Wanted<'_>, end: &Position) -> Result<Vec<ObjectChange>, Refusal> {
-        let earliest = wanted.values().map(|record| record.recorded_at).min();
         let first = ListChanges {
             filter: self.filter.clone(),
+            since: wanted.values().map(|record| record.recorded_at).min(),
             at_least: Some(end.clone()),
             limit: Some(PageLimit::MAXIMUM),
             ..ListChanges::default()
@@ -183,7 +183,6 @@ impl Feed {
         let (mut request, mut found) = (first.clone(), Vec::new());
         loop {
             let page = self.asker.ask_again(&request).await?;
-            let is_over = page.items.last().is_some_and(|last| Some(last.recorded_at) < earliest);
             let is_wanted = |change: &ObjectChange| wanted.contains_key(&(change.agent, change.sequence));
             found.extend(page.items.into_iter().filter(is_wanted));
             if found.len() > CHANGES {
@@ -192,8 +191,8 @@ impl Feed {
                 return Err(Refusal::invalid("filter", message));
             }
             match page.next {
-                Some(next) if !is_over => request = first.clone().at(next),
-                _ => return Ok(found),
+                Some(next) => request = first.clone().at(next),
+                None => return Ok(found),
             }
         }
     }

@@ -79,7 +79,7 @@ impl Driver {
                 slot,
                 agent: record.agent,
                 uid: record.uid.clone(),
-                number: record.changes,
+                number: record.changes(),
                 script: Arc::clone(index.imported_rule(record.agent, &record.kind)?),
                 body: body.inspect_err(|error| self.suspect(error)).ok().flatten(),
             })
@@ -101,7 +101,7 @@ impl Driver {
         let index = &mut state.fold.index;
         let waits = index.get(asked.slot).is_some_and(|record| {
             let is_it =
-                record.agent == asked.agent && record.uid == asked.uid && record.changes == asked.number;
+                record.agent == asked.agent && record.uid == asked.uid && record.changes() == asked.number;
             let script = index.imported_rule(record.agent, &record.kind);
             is_it && record.own.asks && script.is_some_and(|script| Arc::ptr_eq(script, &asked.script))
         });

@@ -168,7 +168,7 @@ impl Driver {
         let State { fold, reader, .. } = state;
         for slot in workloads_above(&fold.index, changed) {
             let Some(record) = fold.index.get(slot) else { continue };
-            if !asks_pods(record) && record.with_pods.is_none() {
+            if !asks_pods(record) && record.with_pods().is_none() {
                 continue;
             }
             let body = |record: &crate::model::Record| {

@@ -8,7 +8,7 @@ use events::{AgentId, Position, Timestamp};
 use world::spawn::blocking;
 
 use super::{Driver, FollowError, State, UPKEEP};
-use crate::model::{Slot, asks_pods, before_imported, options_of, own_verdict};
+use crate::model::{Slot, Verdict, asks_pods, before_imported, options_of, own_verdict};
 use crate::store::{Batch, Pruned};
 
 /// Between two looks at what has left the log.
@@ -179,7 +179,10 @@ impl Driver {
         let parsed = body.and_then(|body| serde_json::from_slice(&body).ok());
         let options = options_of(&fold.index, record.agent, &record.kind);
         let links = parsed.as_ref().map(|body| fold.index.declared_links(record.agent, &record.kind, body));
-        let mut verdict = parsed.map_or_else(|| record.own.clone(), |body| own_verdict(&body, now, &options));
+        let mut verdict = match parsed {
+            Some(body) => own_verdict(&body, now, &options),
+            None => Verdict::clone(&record.own),
+        };
         // Otherwise it would be due for ever.
         verdict.recheck_at = verdict.recheck_at.time().filter(|at| *at > now).into();
         let verdict = before_imported(&fold.index, (record.agent, &record.kind), verdict, &record.own);

@@ -123,10 +123,10 @@ impl AllDeployed {
     /// The one that set an object last.
     #[must_use]
     pub fn of(&self, record: &Record) -> Option<&Deployed> {
-        if let Some(set) = record.set.as_deref() {
+        if let Some(set) = record.set_by() {
             return self.by_sync.get(&set.sync).map(|deployed| &**deployed);
         }
-        let at = record.hand.time().filter(|_| record.facts.source.is_none())?;
+        let at = record.hand.time().filter(|_| record.source.is_none())?;
         let there = self.in_namespace.get(&record.agent)?.get(&record.namespace)?;
         let then = there.iter().filter(|deployed| deployed.went_on_at(at));
         then.max_by_key(|deployed| deployed.started_at).map(|deployed| &**deployed)

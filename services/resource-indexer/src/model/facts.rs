@@ -9,7 +9,6 @@ use serde_json::Value;
 use super::list::List;
 use super::mesh::{PeerAuthentication, Proxy};
 use super::optional::Optional;
-use super::owners::{Mark, marks_of};
 use super::record::{Kind, Shared};
 use super::relations::{self, Link, Relation, Target};
 use super::text::Text;
@@ -18,7 +17,7 @@ use super::text::Text;
 const LABELS: usize = 200;
 
 /// See the module.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Facts {
     /// When it was created, by its API server's clock.
     pub created_at: Optional,
@@ -28,12 +27,6 @@ pub struct Facts {
     pub labels: List<(Text, Text)>,
     /// What it points at.
     pub links: List<Link>,
-    /// The source that put it there, by its mark.
-    pub source: Option<SourceId>,
-    /// Which tools say that they own it.
-    pub marks: Box<[Mark]>,
-    /// What objects of its kind alone say.
-    pub special: Option<Box<Special>>,
 }
 
 /// What objects of some kinds say that matters to others.
@@ -55,7 +48,9 @@ pub enum Special {
 const SHORT_NAMES: usize = 20;
 
 impl Special {
-    fn of(body: &Value) -> Option<Self> {
+    /// What a body says that only objects of its kind do.
+    #[must_use]
+    pub fn of(body: &Value) -> Option<Self> {
         let text = |pointer: &str| body.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let group = text("/apiVersion").split_once('/').map_or("", |(group, _)| group);
         match (group, text("/kind")) {
@@ -90,9 +85,6 @@ impl Facts {
             created_at: created.and_then(|text| Timestamp::parse(text).ok()).into(),
             labels: labels_at(body, "/metadata/labels").into(),
             links: relations::links_of(body).into(),
-            source: mark_of(body).and_then(|mark| mark.source.parse().ok()),
-            marks: marks_of(body).into(),
-            special: Special::of(body).map(Box::new),
         }
     }
 
@@ -114,14 +106,18 @@ impl Facts {
     }
 
     pub(crate) fn share(&mut self, shared: &mut Shared) {
-        let Shared { strings, labels, links, .. } = shared;
+        shared.share_links(&mut self.links);
+        let Shared { strings, labels, .. } = shared;
         labels.share(&mut self.labels, |(key, value)| {
             strings.share(key);
             strings.share(value);
         });
-        links.share(&mut self.links, |link| link.share(strings));
-        self.marks.iter_mut().for_each(|mark| mark.share(strings));
     }
+}
+
+/// The source that put an object there, by its mark.
+pub(crate) fn source_of(body: &Value) -> Option<SourceId> {
+    mark_of(body).and_then(|mark| mark.source.parse().ok())
 }
 
 /// The texts of a mapping, by their keys.

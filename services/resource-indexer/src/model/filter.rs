@@ -198,7 +198,7 @@ impl Matcher {
         let records = found.into_iter().filter_map(|slot| Some((slot, view.index.get(slot)?)));
         let mut placed: Vec<(&Kind, Place, Slot)> = records
             .filter(|(_, record)| self.names(record))
-            .map(|(slot, record)| (&record.kind, place_of(record), slot))
+            .map(|(slot, record)| (&record.kind, Place::of(record), slot))
             .filter(|(kind, place, _)| {
                 behind.as_ref().is_none_or(|behind| (*kind, place) > (&behind.kind, &behind.place))
             })
@@ -223,15 +223,20 @@ impl Matcher {
             let behind = behind.as_ref().filter(|behind| behind.kind == *kind);
             let behind = behind.map(|behind| behind.place.clone());
             let from = self.first().max(behind.clone()).unwrap_or_default();
-            let range: Box<dyn Iterator<Item = (&Place, Slot)>> = match &self.environments {
-                Some(environments) => Box::new(view.index.beside((agent, kind, of_kind), environments, from)),
-                None => Box::new(of_kind.range(from..).map(|(place, slot)| (place, *slot))),
+            let range: Box<dyn Iterator<Item = Slot>> = match (&self.environments, &self.namespace) {
+                (Some(environments), _) => {
+                    Box::new(view.index.beside((agent, kind, of_kind), environments, from))
+                }
+                (None, Some(_)) => Box::new(of_kind.beginning_at(view.index, &from)),
+                (None, None) => Box::new(of_kind.from(view.index, &from)),
             };
-            let range = range.filter(move |(place, _)| behind.as_ref() != Some(*place));
-            let meant = range.take_while(move |(place, _)| {
-                self.namespace.as_ref().is_none_or(|namespace| *namespace == place.namespace)
+            let range = range.filter_map(move |slot| Some((slot, view.index.get(slot)?)));
+            let range =
+                range.filter(move |(_, record)| behind.as_ref().is_none_or(|behind| !behind.is_of(record)));
+            let meant = range.take_while(move |(_, record)| {
+                self.namespace.as_ref().is_none_or(|namespace| *namespace == record.namespace)
             });
-            meant.map(|(_, slot)| slot)
+            meant.map(|(slot, _)| slot)
         }))
     }
 
@@ -243,13 +248,6 @@ impl Matcher {
             uid: Text::default(),
         })
     }
-}
-
-/// An object's place among those of its kind.
-#[must_use]
-pub fn place_of(record: &Record) -> Place {
-    let (namespace, name, uid) = (record.namespace.clone(), record.name.clone(), record.uid.clone());
-    Place { namespace, name, uid }
 }
 
 /// In whose cluster a deployment set objects, where the asker may see its environment.

@@ -18,15 +18,13 @@ use objects::health::HealthOptions;
 use super::bodies::{Bodies, Wanted};
 use super::change::{Change, Folded, RecordedAt, What};
 use super::deployed::{SetBy, hand_of};
-use super::facts::{Facts, Special};
-use super::groups::Memberships;
-use super::index::{Index, Slot};
+use super::facts::Special;
+use super::index::{Index, OfKind, Slot};
 use super::judge::{before_imported, options_of, own_verdict};
-use super::list::List;
 use super::observed::{Blind, Gap, KindState, Observed};
-use super::optional::Optional;
 use super::owners::managers_of;
 use super::record::{Kind, Record, Verdict, uid_of_kind};
+use super::relations::Key;
 use super::text::Text;
 use super::writers::{Writer, Written};
 
@@ -246,26 +244,30 @@ impl Fold {
         self.replace_namesake(step, &identity, &uid, folded);
         let before = slot.and_then(|slot| self.index.get(slot)).cloned();
         let what = self.what_of(agent, &identity, before.as_ref());
-        let mut record = before.unwrap_or_else(|| new_record(agent, &identity, &uid));
-        if record.changes > 0 && what == What::Changed {
+        let mut record = before.unwrap_or_else(|| Record::named(agent, &identity, &uid));
+        if record.changes() > 0 && what == What::Changed {
             self.mark_gap(step, &mut record, folded);
         }
         let generation = record.facts.generation;
-        let former = record.own.clone();
+        let former = Arc::clone(&record.own);
         let judged = read_body(&mut record, body.as_ref().map_err(|why| *why), step.at, &self.index);
-        record.own = before_imported(&self.index, (agent, &record.kind), record.own, &former);
+        let own = Verdict::clone(&record.own);
+        record.own = Arc::new(before_imported(&self.index, (agent, &record.kind), own, &former));
         let what = if self.was_made_unseen(&record, what) { What::Created } else { what };
         let has_new_generation = record.facts.generation != generation;
         let writer = record.written.writer_of_change(&writers, has_new_generation);
         record.writer = writer.as_ref().map(Writer::of);
         record.written = Written::by(&writers);
-        record.managers = managers_of(&writers).into();
         record.hand = hand_of(&writers).into();
         let applied = self.applied.remove(&(agent, uid.clone()));
-        record.set = SetBy::later(record.set.as_deref().copied(), applied).map(Box::new);
-        record.version = Text::from(identity.version.as_str());
+        record.note_set_by(SetBy::later(record.set_by(), applied));
+        record.change_alike(|alike| {
+            alike.version = Text::from(identity.version.as_str());
+            alike.managers = managers_of(&writers).into();
+        });
         (record.digest, record.awaits_body) = (Some(digest), body.is_err());
-        (record.gone_at, record.stated) = (Optional::NONE, stated);
+        record.set_gone_at(None);
+        record.stated = stated;
         self.changed(step, record, what, (body.ok(), judged), folded);
     }
 
@@ -292,14 +294,15 @@ impl Fold {
             }
             None => {
                 self.replace_namesake(step, identity, uid, folded);
-                (None, new_record(step.agent, identity, uid))
+                (None, Record::named(step.agent, identity, uid))
             }
         };
         // It is there, and what it is like is sent when it is asked for: that makes the next change.
-        (record.gone_at, record.stated, record.awaits_body) = (Optional::NONE, step.stated, true);
+        record.set_gone_at(None);
+        (record.stated, record.awaits_body) = (step.stated, true);
         if slot.is_none() {
             record.changed_at = step.at.recorded_at;
-            record.own = Verdict::unknown("its agent has not sent it in full yet");
+            record.own = Arc::new(Verdict::unknown("its agent has not sent it in full yet"));
             record.built_in = HealthState::Unknown;
         }
         self.index.put(record);
@@ -314,11 +317,11 @@ impl Fold {
         let gaps = observed.kind_states(group, kind, &record.namespace).filter_map(|kind| kind.gap);
         let newest = gaps.chain(observed.gap).max_by_key(|gap| gap.stated);
         let Some(gap) = newest.filter(|gap| gap.stated > record.told) else { return };
-        record.changes = record.changes.saturating_add(1);
+        record.set_changes(record.changes().saturating_add(1));
         folded.changes.push(Change {
             agent: record.agent,
             uid: record.uid.clone(),
-            number: record.changes,
+            number: record.changes(),
             sequence: gap.sequence,
             recorded_at: gap.recorded_at,
             seen_at: gap.seen_at,
@@ -332,11 +335,8 @@ impl Fold {
 
     /// An object of another UID has the name: the one that had it is gone, whether its end was seen or not.
     fn replace_namesake(&mut self, step: Step, identity: &ObjectIdentity, uid: &str, folded: &mut Folded) {
-        let key = super::relations::Key {
-            kind: Kind::new(&identity.group, &identity.kind),
-            namespace: Text::from(identity.namespace.as_str()),
-            name: Text::from(identity.name.as_str()),
-        };
+        let ObjectIdentity { group, kind, namespace, name, .. } = identity;
+        let key = Key::new(group, kind, namespace, name);
         let Some(slot) = self.index.there(step.agent, &key) else { return };
         if self.index.get(slot).is_some_and(|record| &*record.uid != uid) {
             self.gone(step, slot, Gone::Vanished, folded);
@@ -344,7 +344,7 @@ impl Fold {
     }
 
     fn what_of(&self, agent: AgentId, identity: &ObjectIdentity, before: Option<&Record>) -> What {
-        if before.is_some_and(|before| before.changes > 0 && before.is_there()) {
+        if before.is_some_and(|before| before.changes() > 0 && before.is_there()) {
             return What::Changed;
         }
         let ObjectIdentity { group, kind, namespace, .. } = identity;
@@ -360,7 +360,7 @@ impl Fold {
     /// Whether an object that is first seen was made after its kind had been listed, while nobody watched.
     fn was_made_unseen(&self, record: &Record, what: What) -> bool {
         let made_at =
-            record.facts.created_at.time().filter(|_| what == What::FirstSeen && record.changes == 0);
+            record.facts.created_at.time().filter(|_| what == What::FirstSeen && record.changes() == 0);
         made_at.zip(self.known_at(record)).is_some_and(|(made_at, known_at)| made_at > known_at)
     }
 
@@ -374,13 +374,13 @@ impl Fold {
     fn gone(&mut self, step: Step, slot: Slot, why: Gone, folded: &mut Folded) {
         let Some(record) = self.index.get(slot).filter(|record| record.is_there()) else { return };
         let mut record = record.clone();
-        record.gone_at = Some(step.at.recorded_at).into();
+        record.set_gone_at(Some(step.at.recorded_at));
         let what = match why {
             Gone::Deleted => What::Deleted,
             Gone::Vanished | Gone::KindGone => What::Vanished,
             Gone::NotObserved => What::Unobserved,
         };
-        if record.changes == 0 || record.kind.is_passing() {
+        if record.changes() == 0 || record.kind.is_passing() {
             // Nothing but its name was ever known, or it tells of others and passes by itself: nothing is kept of it.
             self.erase(slot, &record, folded);
             return;
@@ -396,7 +396,7 @@ impl Fold {
         let known = (record.agent, record.uid.clone());
         self.index.remove(slot);
         folded.changes.retain(|change| (change.agent, &change.uid) != (known.0, &known.1));
-        if let Some(Special::RefusedPodOf(uid)) = record.facts.special.as_deref() {
+        if let Some(Special::RefusedPodOf(uid)) = record.special() {
             folded.records.insert((record.agent, uid.clone()));
         }
         folded.records.insert(known.clone());
@@ -413,12 +413,12 @@ impl Fold {
     ) {
         let RecordedAt { sequence, recorded_at, .. } = step.at;
         let not_before = self.known_at(&record).filter(|_| what == What::Vanished);
-        record.changes = record.changes.saturating_add(1);
+        record.set_changes(record.changes().saturating_add(1));
         (record.sequence, record.changed_at, record.told) = (sequence, recorded_at, step.stated);
         folded.changes.push(Change {
             agent: record.agent,
             uid: record.uid.clone(),
-            number: record.changes,
+            number: record.changes(),
             sequence,
             recorded_at,
             seen_at: step.seen_at,
@@ -428,7 +428,7 @@ impl Fold {
             body,
             health,
         });
-        record.with_pods = None;
+        record.set_with_pods(None);
         folded.records.insert((record.agent, record.uid.clone()));
         self.index.put(record);
     }
@@ -471,20 +471,20 @@ impl Fold {
                 && !silent.iter().any(|silent| **silent == **group)
                 && !observed.kind_states(group, kind, &record.namespace).any(told)
         };
-        let slots = self.index.kinds(agent).into_iter().flat_map(|kinds| kinds.values().flatten());
-        slots.map(|(_, slot)| *slot).filter(|slot| self.index.get(*slot).is_some_and(is_untold)).collect()
+        let slots = self.index.kinds(agent).into_iter().flat_map(|kinds| kinds.values());
+        slots.flat_map(OfKind::slots).filter(|slot| self.index.get(*slot).is_some_and(is_untold)).collect()
     }
 
     /// The objects that a feed is about and that are there.
     fn there_of(&self, agent: AgentId, of: &ObservedKind) -> Vec<Slot> {
         let kind = Kind::new(&of.group, &of.kind);
         let of_kind = self.index.kinds(agent).and_then(|kinds| kinds.get(&kind));
-        let in_place = of_kind
-            .into_iter()
-            .flatten()
-            .filter(|(place, _)| of.namespace.is_empty() || *place.namespace == *of.namespace);
-        let slots = in_place.map(|(_, slot)| *slot);
-        slots.filter(|slot| self.index.get(*slot).is_some_and(Record::is_there)).collect()
+        let is_there = |slot: &Slot| self.index.get(*slot).is_some_and(Record::is_there);
+        match of_kind {
+            Some(of_kind) if of.namespace.is_empty() => of_kind.slots().filter(is_there).collect(),
+            Some(of_kind) => of_kind.in_namespace(&of.namespace).filter(is_there).collect(),
+            None => Vec::new(),
+        }
     }
 }
 
@@ -498,51 +498,21 @@ struct Step {
     seen_at: Timestamp,
 }
 
-fn new_record(agent: AgentId, identity: &ObjectIdentity, uid: &str) -> Record {
-    Record {
-        agent,
-        uid: Text::from(uid),
-        kind: Kind::new(&identity.group, &identity.kind),
-        version: Text::from(identity.version.as_str()),
-        namespace: Text::from(identity.namespace.as_str()),
-        name: Text::from(identity.name.as_str()),
-        facts: Facts::default(),
-        digest: None,
-        awaits_body: false,
-        own: Verdict::none(),
-        declared: Box::default(),
-        built_in: HealthState::None,
-        with_pods: None,
-        changed_at: Timestamp(0),
-        sequence: 0,
-        told: (0, 0),
-        gone_at: Optional::NONE,
-        changes: 0,
-        writer: None,
-        written: Written::default(),
-        managers: List::default(),
-        set: None,
-        hand: Optional::NONE,
-        stated: (0, 0),
-        groups: Memberships::default(),
-    }
-}
-
 /// Takes from a body what is kept of it in memory; says how the object was when the body was recorded.
 fn read_body(record: &mut Record, body: Result<&Bytes, &str>, at: RecordedAt, index: &Index) -> HealthState {
     let read = |body: &Bytes| serde_json::from_slice(body).map_err(|_| "its body could not be read");
     let parsed = match body.and_then(read) {
         Ok(parsed) => parsed,
         Err(why) => {
-            record.facts = Facts::default();
-            record.declared = Box::default();
-            record.own = Verdict::unknown(why);
+            record.forget_body();
+            record.set_declared(Vec::new());
+            record.own = Arc::new(Verdict::unknown(why));
             record.built_in = HealthState::Unknown;
             return HealthState::Unknown;
         }
     };
-    record.facts = Facts::of(&parsed);
-    record.declared = index.declared_links(record.agent, &record.kind, &parsed);
+    record.read(&parsed);
+    record.set_declared(index.declared_links(record.agent, &record.kind, &parsed));
     let options = options_of(index, record.agent, &record.kind);
     let then = own_verdict(&parsed, at.recorded_at, &options);
     // What is kept of the past depends on objects alone, and not on decisions.
@@ -554,7 +524,8 @@ fn read_body(record: &mut Record, body: Result<&Bytes, &str>, at: RecordedAt, in
         then.state
     };
     record.built_in = state;
-    record.own = if then.is_due(at.now) { own_verdict(&parsed, at.now, &options) } else { then };
+    let own = if then.is_due(at.now) { own_verdict(&parsed, at.now, &options) } else { then };
+    record.own = Arc::new(own);
     state
 }
 

@@ -160,8 +160,7 @@ impl Groups {
 
     /// The environments whose rules name an object.
     pub fn naming<'a>(&'a self, record: &'a Record) -> impl Iterator<Item = EnvironmentId> + 'a {
-        let of_source =
-            record.facts.source.and_then(|source| self.of_source.get(&record.agent)?.get(&source));
+        let of_source = record.source.and_then(|source| self.of_source.get(&record.agent)?.get(&source));
         let in_namespace =
             self.in_namespace.get(&record.agent).and_then(|of_agent| of_agent.get(&record.namespace));
         let named = in_namespace.into_iter().flatten().filter(|rule| {

@@ -7,13 +7,15 @@ mod grouped;
 mod loading;
 mod noting;
 mod parts;
+mod pieces;
+mod places;
 mod pointers;
 mod related;
 mod searched;
 mod slots;
+mod uids;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
 use std::sync::{Arc, OnceLock};
 
 use events::requests::index::HealthState;
@@ -22,6 +24,7 @@ use events::{AgentId, SourceId, Timestamp};
 pub use grouped::{InCluster, counted};
 pub use loading::Loading;
 pub use parts::Room;
+pub use places::{OfKind, Place};
 pub use searched::contains;
 pub use slots::Slots;
 
@@ -32,24 +35,11 @@ use super::relations::Key;
 use super::text::Text;
 pub use declared::{Declarations, Declared};
 use pointers::{Kept, Pointers};
+use uids::Uids;
 
 /// An object's slot in an [`Index`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot(u32);
-
-/// Namespace, name and UID of an object: its place among those of its kind in one cluster.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct Place {
-    /// Its namespace.
-    pub namespace: Text,
-    /// Its name.
-    pub name: Text,
-    /// Its UID.
-    pub uid: Text,
-}
-
-/// The objects of one kind in one cluster, by their places.
-pub type OfKind = BTreeMap<Place, Slot>;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -57,7 +47,7 @@ pub struct Index {
     /// A question about the past shares a record until it changes.
     slots: Vec<Option<Arc<Record>>>,
     free: Vec<Slot>,
-    by_uid: BTreeMap<AgentId, BTreeMap<Text, Slot>>,
+    by_uid: BTreeMap<AgentId, Uids>,
     places: BTreeMap<AgentId, BTreeMap<Kind, OfKind>>,
     /// Of a moment of the past only what leads to causes.
     pointers: Pointers,
@@ -99,7 +89,7 @@ impl Index {
     /// The object of that UID.
     #[must_use]
     pub fn by_uid(&self, agent: AgentId, uid: &str) -> Option<Slot> {
-        self.by_uid.get(&agent)?.get(uid).copied()
+        self.by_uid.get(&agent)?.get(uid, uid_in(&self.slots))
     }
 
     /// The object of that UID that an owner reference means: of two kinds that share one, the named one.
@@ -124,18 +114,17 @@ impl Index {
     /// All objects, those that are gone included, in the order of cluster, kind and place.
     pub fn slots(&self) -> impl Iterator<Item = Slot> + '_ {
         let kinds = self.places.values().flat_map(BTreeMap::values);
-        kinds.flat_map(|of_kind| of_kind.values().copied())
+        kinds.flat_map(OfKind::slots)
     }
 
     /// The object that has that name now.
     #[must_use]
     pub fn there(&self, agent: AgentId, key: &Key) -> Option<Slot> {
         let of_kind = self.places.get(&agent)?.get(&key.kind)?;
-        let from = Place { namespace: key.namespace.clone(), name: key.name.clone(), uid: Text::default() };
-        let named = of_kind
-            .range(from..)
-            .take_while(|(place, _)| (&place.namespace, &place.name) == (&key.namespace, &key.name));
-        named.map(|(_, slot)| *slot).find(|slot| self.get(*slot).is_some_and(Record::is_there))
+        let from = Place::first_named(key.namespace.clone(), key.name.clone());
+        let behind = of_kind.beginning_at(self, &from).filter_map(|slot| Some((slot, self.get(slot)?)));
+        let mut named = behind.take_while(|(_, record)| record.name == key.name);
+        named.find(|(_, record)| record.is_there()).map(|(slot, _)| slot)
     }
 
     /// Objects with a label in one cluster.
@@ -174,7 +163,7 @@ impl Index {
     /// How many objects of a cluster are kept, those that are gone included.
     #[must_use]
     pub fn kept(&self, agent: AgentId) -> usize {
-        self.by_uid.get(&agent).map_or(0, BTreeMap::len)
+        self.by_uid.get(&agent).map_or(0, Uids::len)
     }
 
     /// The short names of a kind, where its definition is there.
@@ -182,7 +171,7 @@ impl Index {
     pub fn short_names(&self, agent: AgentId, kind: &Kind) -> &[Text] {
         let slots = self.defining.get(&agent).and_then(|defining| defining.get(kind));
         let mut records = slots.into_iter().flatten().filter_map(|slot| self.get(*slot));
-        match records.find(|record| record.is_there()).and_then(|record| record.facts.special.as_deref()) {
+        match records.find(|record| record.is_there()).and_then(Record::special) {
             Some(Special::Defines(_, short)) => short,
             _ => &[],
         }
@@ -199,13 +188,14 @@ impl Index {
     pub fn late_classes(&self, agent: AgentId) -> BTreeSet<String> {
         let of_kind = self.of_kind(agent, &Kind::new("storage.k8s.io", "StorageClass"));
         let there = of_kind.filter_map(|slot| self.get(slot)).filter(|record| record.is_there());
-        let late = there.filter(|record| record.facts.special.as_deref() == Some(&Special::BindsOnFirstUse));
+        let late = there.filter(|record| record.special() == Some(&Special::BindsOnFirstUse));
         late.map(|record| record.name.to_string()).collect()
     }
 
     /// All objects of a kind in a cluster, those that are gone included.
     pub fn of_kind(&self, agent: AgentId, kind: &Kind) -> impl Iterator<Item = Slot> + use<'_> {
-        self.places.get(&agent).and_then(|kinds| kinds.get(kind)).into_iter().flatten().map(|(_, slot)| *slot)
+        let of_kind = self.places.get(&agent).and_then(|kinds| kinds.get(kind));
+        of_kind.into_iter().flat_map(OfKind::slots)
     }
 
     /// How many objects of a cluster are there.
@@ -245,16 +235,17 @@ impl Index {
         kind: &Kind,
         namespace: &'a Text,
     ) -> impl Iterator<Item = Slot> + use<'a> {
-        let from = Place { namespace: namespace.clone(), name: Text::default(), uid: Text::default() };
         let of_kind = self.places.get(&agent).and_then(|kinds| kinds.get(kind));
-        let range = of_kind.map(|of_kind| of_kind.range((Bound::Included(from), Bound::Unbounded)));
-        let range = range.into_iter().flatten();
-        range.take_while(move |(place, _)| place.namespace == *namespace).map(|(_, slot)| *slot)
+        of_kind.into_iter().flat_map(move |of_kind| of_kind.in_namespace(namespace))
     }
 }
 
 fn record_in(slots: &[Option<Arc<Record>>], slot: Slot) -> Option<&Record> {
     slots.get(usize::try_from(slot.0).ok()?)?.as_deref()
+}
+
+fn uid_in<'a>(slots: &'a [Option<Arc<Record>>]) -> impl Fn(Slot) -> Option<&'a str> {
+    move |slot| record_in(slots, slot).map(|record| &*record.uid)
 }
 
 #[cfg(test)]

@@ -103,7 +103,7 @@ pub fn workloads_above(index: &Index, changed: impl IntoIterator<Item = Slot>) -
 /// The object whose workload is concerned: of an Event that tells of a refused pod, the one that was to have it.
 fn told_of(index: &Index, slot: Slot) -> Option<Slot> {
     let record = index.get(slot)?;
-    match record.facts.special.as_deref() {
+    match record.special() {
         Some(Special::RefusedPodOf(uid)) => index.by_uid(record.agent, uid),
         _ => Some(slot),
     }
@@ -120,7 +120,8 @@ pub fn controller_of(index: &Index, record: &Record) -> Option<Slot> {
 
 /// Whether the verdict on an object by itself was the same at each moment since it changed last, under the rules by which it was made.
 #[must_use]
-pub fn was_always(Record { kind, own, .. }: &Record) -> bool {
+pub fn was_always(record: &Record) -> bool {
+    let (kind, own) = (&record.kind, &record.own);
     // What is well now was well before.
     let is_well = matches!(own.state, HealthState::Healthy | HealthState::None);
     let is_of_rule = matches!(own.rule, Rule::Deletion | Rule::Declared | Rule::BuiltIn | Rule::Generic);
@@ -144,7 +145,7 @@ pub fn verdict_with_pods(index: &Index, slot: Slot, now: Timestamp, body: &ReadB
     refusing.sort_by_key(|event| std::cmp::Reverse(event.changed_at));
     let warnings: Vec<Arc<Value>> = refusing.into_iter().take(WARNINGS).filter_map(body).collect();
     let judged = Verdict::from(Some(with_pods(&object, own, &pods, &warnings, now.0, &options)));
-    (judged != workload.own).then_some(judged)
+    (judged != *workload.own).then_some(judged)
 }
 
 /// The same where all verdicts of objects by themselves are of that instant: nothing is read where no pod can give a reason.

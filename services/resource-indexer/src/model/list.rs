@@ -1,4 +1,4 @@
-//! Lists that many objects share: labels, links, field managers.
+//! What many objects share: labels, links, field managers, verdicts, and what objects of a namespace have alike.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -10,14 +10,14 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::quick::Quick;
 
-/// An immutable list, cheap to clone. An empty one takes no memory of its own.
+/// An immutable list behind one pointer, cheap to clone. An empty one takes no memory of its own.
 #[derive(PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct List<T>(Option<Arc<[T]>>);
+pub struct List<T>(Option<Arc<Box<[T]>>>);
 
 impl<T> List<T> {
     /// The items, as long as nobody shares the list; none afterwards.
     pub(crate) fn unshared(&mut self) -> impl Iterator<Item = &mut T> {
-        self.0.as_mut().and_then(Arc::get_mut).into_iter().flatten()
+        self.0.as_mut().and_then(Arc::get_mut).into_iter().flat_map(|items| items.iter_mut())
     }
 }
 
@@ -36,13 +36,13 @@ impl<T> Default for List<T> {
 impl<T> Deref for List<T> {
     type Target = [T];
     fn deref(&self) -> &[T] {
-        self.0.as_deref().unwrap_or_default()
+        self.0.as_ref().map(|items| &***items).unwrap_or_default()
     }
 }
 
 impl<T> From<Vec<T>> for List<T> {
     fn from(items: Vec<T>) -> Self {
-        Self((!items.is_empty()).then(|| Arc::from(items)))
+        Self((!items.is_empty()).then(|| Arc::new(items.into())))
     }
 }
 
@@ -64,26 +64,27 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
     }
 }
 
-/// Keeps one copy of each list. Only looked up in, never iterated in an order that matters.
+/// Keeps one copy of each thing. Only looked up in, never iterated in an order that matters.
 #[derive(Debug)]
-pub struct Lists<T>(HashSet<Arc<[T]>, Quick>);
+pub struct Copies<T>(HashSet<Arc<T>, Quick>);
 
-impl<T> Default for Lists<T> {
+impl<T> Default for Copies<T> {
     fn default() -> Self {
         Self(HashSet::default())
     }
 }
 
-impl<T: Eq + Hash> Lists<T> {
-    /// Replaces a list by the copy that is kept. The first one is kept, once `within` has shared what its items consist of.
-    pub fn share(&mut self, list: &mut List<T>, within: impl FnMut(&mut T)) {
-        let Some(items) = &mut list.0 else { return };
-        if let Some(kept) = self.0.get(&**items) {
-            *items = Arc::clone(kept);
+impl<T: Eq + Hash> Copies<T> {
+    /// Replaces a thing by the copy that is kept. The first one is kept, once `within` has shared what it consists of.
+    pub fn share(&mut self, thing: &mut Arc<T>, within: impl FnOnce(&mut T)) {
+        if let Some(kept) = self.0.get(&**thing) {
+            *thing = Arc::clone(kept);
             return;
         }
-        Arc::get_mut(items).into_iter().flatten().for_each(within);
-        self.0.insert(Arc::clone(items));
+        if let Some(thing) = Arc::get_mut(thing) {
+            within(thing);
+        }
+        self.0.insert(Arc::clone(thing));
     }
 
     /// Keeps the copies of another one, where there is none yet.
@@ -93,7 +94,36 @@ impl<T: Eq + Hash> Lists<T> {
 
     /// Lets go of what nobody else holds.
     pub fn sweep(&mut self) {
-        self.0.retain(|list| Arc::strong_count(list) > 1);
+        self.0.retain(|thing| Arc::strong_count(thing) > 1);
+    }
+}
+
+/// Keeps one copy of each list.
+#[derive(Debug)]
+pub struct Lists<T>(Copies<Box<[T]>>);
+
+impl<T> Default for Lists<T> {
+    fn default() -> Self {
+        Self(Copies::default())
+    }
+}
+
+impl<T: Eq + Hash> Lists<T> {
+    /// Replaces a list by the copy that is kept. The first one is kept, once `within` has shared what its items consist of.
+    pub fn share(&mut self, list: &mut List<T>, within: impl FnMut(&mut T)) {
+        if let Some(items) = &mut list.0 {
+            self.0.share(items, |items| items.iter_mut().for_each(within));
+        }
+    }
+
+    /// Keeps the copies of another one, where there is none yet.
+    pub fn join(&mut self, other: Self) {
+        self.0.join(other.0);
+    }
+
+    /// Lets go of what nobody else holds.
+    pub fn sweep(&mut self) {
+        self.0.sweep();
     }
 }
 
@@ -113,14 +143,15 @@ mod tests {
         assert_eq!(one.unshared().count(), 0, "changed for all of them");
         lists.sweep();
         drop((one, other));
-        assert_eq!(lists.0.len(), 1);
+        assert_eq!(lists.0.0.len(), 1);
         lists.sweep();
-        assert!(lists.0.is_empty());
+        assert!(lists.0.0.is_empty());
     }
 
     #[test]
     fn what_is_written_is_what_a_list_of_its_own_is_written_as() {
         let (list, none) = (List::from(vec!["a", "b"]), List::<u8>::default());
+        assert_eq!(size_of_val(&none), size_of::<usize>());
         assert_eq!(rmp_serde::to_vec(&list).unwrap(), rmp_serde::to_vec(&["a", "b"]).unwrap());
         let bytes = rmp_serde::to_vec(&none).unwrap();
         assert_eq!(bytes, rmp_serde::to_vec(&[0_u8; 0]).unwrap());

@@ -7,9 +7,9 @@ use events::AgentId;
 use events::pass::Narrowing;
 use events::requests::rights::{ReviewRights, ReviewedKind, ReviewedRights};
 
-use super::index::{OfKind, Place};
+use super::index::OfKind;
 use super::kinds::resource_name;
-use super::record::{Kind, Record};
+use super::record::Kind;
 use super::rights::{leave_in_none, leave_somewhere};
 use super::text::Text;
 use super::view::View;
@@ -94,26 +94,12 @@ fn kinds(view: &View<'_>, agent: AgentId) -> Vec<ReviewedKind> {
 fn namespaces(view: &View<'_>, agent: AgentId) -> Vec<String> {
     let of_kinds = view.now.kinds(agent);
     let there = of_kinds.and_then(|kinds| kinds.get(&Kind::new("", "Namespace")));
-    let is_there = |slot| view.now.get(slot).is_some_and(Record::is_there);
-    let there = there.into_iter().flatten().filter(|(_, slot)| is_there(**slot));
-    let there = there.map(|(place, _)| place.name.clone());
-    let named = of_kinds.into_iter().flat_map(|kinds| kinds.values()).flat_map(namespaces_of);
+    let there = there.into_iter().flat_map(OfKind::slots).filter_map(|slot| view.now.get(slot));
+    let there = there.filter(|namespace| namespace.is_there()).map(|namespace| namespace.name.clone());
+    let named = of_kinds.into_iter().flat_map(|kinds| kinds.values()).flat_map(OfKind::namespaces).cloned();
     let mut seen = BTreeSet::new();
     let all = there.chain(named).filter(|namespace| !namespace.is_empty() && seen.insert(namespace.clone()));
     all.map(|namespace| namespace.to_string()).collect()
-}
-
-/// The namespaces of a kind's objects, without a look at each object.
-fn namespaces_of(of_kind: &OfKind) -> impl Iterator<Item = Text> + '_ {
-    let first = |namespace: Text| Place { namespace, name: Text::default(), uid: Text::default() };
-    let mut from = first(Text::default());
-    std::iter::from_fn(move || {
-        let (place, _) = of_kind.range(&from..).next()?;
-        let namespace = place.namespace.clone();
-        // The least text behind it.
-        from = first(Text::from(format!("{namespace}\0").as_str()));
-        Some(namespace)
-    })
 }
 
 impl Listable {

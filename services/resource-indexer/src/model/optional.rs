@@ -6,7 +6,7 @@ use events::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A number or nothing in eight bytes: the lowest number stands for nothing. Written as an `Option` is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Optional(Option<NonZeroI64>);
 
 impl Optional {

@@ -44,7 +44,7 @@ impl Tool {
 }
 
 /// What one tool says on an object.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Mark {
     /// Which tool.
     pub tool: Tool,
@@ -163,8 +163,8 @@ impl View<'_> {
 
     /// Who says on an object itself that they put it there.
     fn marks<'r>(&'r self, record: &'r Record) -> impl Iterator<Item = (&'static str, String)> + 'r {
-        let source = record.facts.source.map(|source| ("source", self.directory.source_name(source)));
-        let tools = record.facts.marks.iter().filter(|mark| mark.tool != Tool::ManagedBy);
+        let source = record.source.map(|source| ("source", self.directory.source_name(source)));
+        let tools = record.marks.iter().filter(|mark| mark.tool != Tool::ManagedBy);
         source.into_iter().chain(tools.map(|mark| (mark.tool.as_str(), mark.name.to_string())))
     }
 
@@ -181,7 +181,7 @@ impl View<'_> {
 
 /// Who has written an object, where nobody says more.
 fn writers(record: &Record) -> Vec<(&'static str, String)> {
-    let label = record.facts.marks.iter().find(|mark| mark.tool == Tool::ManagedBy);
+    let label = record.marks.iter().find(|mark| mark.tool == Tool::ManagedBy);
     match label {
         Some(mark) => vec![(mark.tool.as_str(), mark.name.to_string())],
         None => record.managers.iter().map(|manager| ("field-manager", manager.to_string())).collect(),

@@ -1,18 +1,27 @@
 //! One object as the index holds it in memory: slim, without its body.
 
+mod alike;
+mod rare;
+mod stored;
+
+use std::sync::Arc;
+
 use events::requests::index::{HealthState, ObjectHealth};
 use events::{AgentId, ObjectIdentity, Sha256, Timestamp};
 use objects::health::{Health, HealthStatus, RuleSource};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use super::deployed::SetBy;
-use super::facts::Facts;
+use super::facts::{Facts, Special, source_of};
 use super::groups::Memberships;
-use super::list::{List, Lists};
+use super::list::{Copies, List, Lists};
 use super::optional::Optional;
-use super::relations::{Key, Link};
+use super::owners::{Mark, marks_of};
+use super::relations::{Key, Link, Room};
 use super::text::{Strings, Text};
-use super::writers::{Writer, Written};
+use super::writers::{By, Writer, Written};
+pub use alike::Alike;
+use rare::Rare;
 
 /// A group and kind.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
@@ -60,18 +69,12 @@ pub fn plain_uid(uid: &str) -> &str {
 }
 
 /// An object. Another one of the same name has another UID, and is another object.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Record {
-    /// In which agent's cluster.
-    pub agent: AgentId,
+    /// What it has alike with others: cluster, kind, namespace. It is read as if it stood here.
+    alike: Arc<Alike>,
     /// Its UID; with its kind behind it where an object of another kind has the same.
     pub uid: Text,
-    /// Its kind.
-    pub kind: Kind,
-    /// API version under which it was read.
-    pub version: Text,
-    /// Namespace, empty for cluster-scoped objects.
-    pub namespace: Text,
     /// Name.
     pub name: Text,
     /// What its body says that queries need.
@@ -80,45 +83,101 @@ pub struct Record {
     pub digest: Option<Sha256>,
     /// The agent named a digest of which no body was seen yet.
     pub awaits_body: bool,
-    /// What it points at by relations that its agent's configuration declares. Derived, and not stored.
-    #[serde(skip)]
-    pub declared: Box<[Link]>,
     /// The verdict on the object by itself.
-    pub own: Verdict,
+    pub own: Arc<Verdict>,
     /// How the object was by the built-in rules when it changed last: what is kept of the past.
     pub built_in: HealthState,
-    /// The verdict with the reason that its pods give, where that is another one. Derived, and not stored.
-    #[serde(skip)]
-    pub with_pods: Option<Box<Verdict>>,
     /// When the newest change was recorded.
     pub changed_at: Timestamp,
     /// Sequence of the record in the log that held the newest change.
     pub sequence: u64,
     /// Epoch and sequence of the observation that told of the newest change.
     pub told: (u64, u64),
-    /// When it was recorded as gone; absent while it is there.
-    pub gone_at: Optional,
-    /// How many changes of it were recorded: the number of the newest one.
-    pub changes: u64,
+    /// See [`Self::changes`]: four bytes are enough for a change each second for a hundred years.
+    changes: u32,
     /// Who wrote it last.
     pub writer: Option<Writer>,
     /// Everybody who had written to it by then.
     pub written: Written,
-    /// The field managers that may own it.
-    pub managers: List<Text>,
-    /// The sync that set it last, as its agent's applier said.
-    pub set: Option<Box<SetBy>>,
     /// The last time that a writer other than Kubernetes' own components wrote the object itself.
     pub hand: Optional,
+    rare: Option<Box<Rare>>,
     /// In which epoch and with which sequence its agent stated it last. Stored beside it, as lists restate much that did not change.
-    #[serde(skip)]
     pub stated: (u64, u64),
     /// The environments that it belongs to. The index finds them.
-    #[serde(skip)]
     pub groups: Memberships,
 }
 
 impl Record {
+    /// An object of which nothing but its name is known yet.
+    #[must_use]
+    pub fn named(agent: AgentId, identity: &ObjectIdentity, uid: &str) -> Self {
+        let ObjectIdentity { group, version, kind, namespace, name } = identity;
+        let alike = Alike {
+            agent,
+            kind: Kind::new(group, kind),
+            version: Text::from(version.as_str()),
+            namespace: Text::from(namespace.as_str()),
+            source: None,
+            marks: List::default(),
+            managers: List::default(),
+        };
+        Self {
+            alike: Arc::new(alike),
+            uid: Text::from(uid),
+            name: Text::from(name.as_str()),
+            facts: Facts::default(),
+            digest: None,
+            awaits_body: false,
+            own: Arc::new(Verdict::none()),
+            built_in: HealthState::None,
+            changed_at: Timestamp(0),
+            sequence: 0,
+            told: (0, 0),
+            changes: 0,
+            writer: None,
+            written: Written::default(),
+            hand: Optional::NONE,
+            rare: None,
+            stated: (0, 0),
+            groups: Memberships::default(),
+        }
+    }
+
+    /// Takes from its body what queries need.
+    pub fn read(&mut self, body: &Value) {
+        self.facts = Facts::of(body);
+        self.set_special(Special::of(body));
+        self.change_alike(|alike| (alike.source, alike.marks) = (source_of(body), marks_of(body).into()));
+    }
+
+    /// Its body is not known.
+    pub fn forget_body(&mut self) {
+        self.facts = Facts::default();
+        self.set_special(None);
+        self.change_alike(|alike| (alike.source, alike.marks) = (None, List::default()));
+    }
+
+    /// Changes what it has alike with others. Where nothing is another, it goes on sharing that.
+    pub fn change_alike(&mut self, change: impl FnOnce(&mut Alike)) {
+        let mut alike = Alike::clone(&self.alike);
+        change(&mut alike);
+        if alike != *self.alike {
+            self.alike = Arc::new(alike);
+        }
+    }
+
+    /// How many changes of it were recorded: the number of the newest one.
+    #[must_use]
+    pub fn changes(&self) -> u64 {
+        self.changes.into()
+    }
+
+    /// Sets how many changes of it were recorded.
+    pub fn set_changes(&mut self, changes: u64) {
+        self.changes = u32::try_from(changes).unwrap_or(u32::MAX);
+    }
+
     /// Which object it is.
     #[must_use]
     pub fn identity(&self) -> ObjectIdentity {
@@ -134,37 +193,31 @@ impl Record {
     /// The name of the object in its cluster.
     #[must_use]
     pub fn key(&self) -> Key {
-        Key { kind: self.kind.clone(), namespace: self.namespace.clone(), name: self.name.clone() }
+        Key::of(self.kind.clone(), self.namespace.clone(), self.name.clone())
     }
 
     /// The verdict that counts: the one with its pods' reason where there is one.
     #[must_use]
     pub fn verdict(&self) -> &Verdict {
-        self.with_pods.as_deref().unwrap_or(&self.own)
-    }
-
-    /// Whether it is there.
-    #[must_use]
-    pub const fn is_there(&self) -> bool {
-        self.gone_at.is_none()
+        self.with_pods().unwrap_or(&self.own)
     }
 
     /// All that it points at: by its body, and by relations that its agent's configuration declares.
     pub fn links(&self) -> impl Iterator<Item = &Link> {
-        self.facts.links.iter().chain(&*self.declared)
+        self.facts.links.iter().chain(self.declared())
     }
 
     pub(crate) fn share(&mut self, shared: &mut Shared) {
+        Alike::share(&mut self.alike, shared);
         self.facts.share(shared);
-        let Shared { strings, managers, .. } = shared;
-        self.kind.share(strings);
-        strings.share_known(&mut self.name);
-        for text in [&mut self.version, &mut self.namespace, &mut self.own.message] {
-            strings.share(text);
+        if let Some(rare) = &mut self.rare {
+            rare.share(shared);
         }
-        self.writer.iter_mut().for_each(|writer| writer.share(strings));
-        managers.share(&mut self.managers, |manager| strings.share(manager));
-        self.declared.iter_mut().for_each(|link| link.share(strings));
+        shared.strings.share_known(&mut self.name);
+        shared.share_verdict(&mut self.own);
+        if let Some(writer) = &mut self.writer {
+            writer.share(shared);
+        }
     }
 }
 
@@ -173,31 +226,59 @@ impl Record {
 pub(crate) struct Shared {
     pub(crate) strings: Strings,
     pub(crate) labels: Lists<(Text, Text)>,
-    pub(crate) links: Lists<Link>,
-    pub(crate) managers: Lists<Text>,
+    links: Lists<Link>,
+    rooms: Copies<Room>,
+    managers: Lists<Text>,
+    marks: Lists<Mark>,
+    alike: Copies<Alike>,
+    verdicts: Copies<Verdict>,
+    pub(crate) writers: Copies<By>,
 }
 
 impl Shared {
     /// Takes in what objects of other clusters share. What both have stays twice in those objects.
     pub(crate) fn join(&mut self, other: Self) {
-        self.strings.join(other.strings);
-        self.labels.join(other.labels);
-        self.links.join(other.links);
-        self.managers.join(other.managers);
+        // Each field by its name: of one that is forgotten what comes later would share nothing with what was loaded.
+        let Self { strings, labels, links, rooms, managers, marks, alike, verdicts, writers } = other;
+        self.strings.join(strings);
+        self.labels.join(labels);
+        self.links.join(links);
+        self.rooms.join(rooms);
+        self.managers.join(managers);
+        self.marks.join(marks);
+        self.alike.join(alike);
+        self.verdicts.join(verdicts);
+        self.writers.join(writers);
+    }
+
+    pub(crate) fn share_links(&mut self, list: &mut List<Link>) {
+        let Self { links, rooms, strings, .. } = self;
+        links.share(list, |link| link.share(strings, rooms));
+    }
+
+    /// Most objects of a kind have one verdict.
+    pub(crate) fn share_verdict(&mut self, verdict: &mut Arc<Verdict>) {
+        let Self { verdicts, strings, .. } = self;
+        verdicts.share(verdict, |verdict| strings.share(&mut verdict.message));
     }
 
     /// Lets go of what nothing uses.
     pub(crate) fn sweep(&mut self) {
+        self.alike.sweep();
         self.labels.sweep();
         self.links.sweep();
+        self.rooms.sweep();
         self.managers.sweep();
-        // The lists held some.
+        self.marks.sweep();
+        self.verdicts.sweep();
+        self.writers.sweep();
+        // All of them held some.
         self.strings.sweep();
     }
 }
 
 /// A verdict on an object's health, as it is kept.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Verdict {
     /// How it is doing.
     pub state: HealthState,
@@ -216,7 +297,7 @@ pub struct Verdict {
 }
 
 /// Which rule judged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rule {
     /// The object is being deleted, whatever its kind.

@@ -6,6 +6,7 @@
 mod access;
 mod classes;
 mod declared;
+mod key;
 mod mesh;
 mod owners;
 mod routes;
@@ -14,11 +15,13 @@ mod services;
 mod usage;
 
 pub use declared::RelationSet;
+pub use key::{Key, Room};
 use objects::identity::split_api_version;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::record::Kind;
+use super::list::Copies;
+use super::record::{Kind, Record};
 use super::selector::Selector;
 use super::text::{Strings, Text};
 
@@ -166,60 +169,62 @@ pub enum Target {
     Uid(Text, Key),
     /// Whatever has that name.
     Key(Key),
-    /// Every object of a kind in a namespace that a selector selects.
-    Labels(Kind, Text, Selector),
-    /// Claims that a StatefulSet made: in this namespace, of one of these names with an ordinal behind it, with the labels of its pods.
-    Claims(Text, Box<[Text]>, Selector),
+    /// Every object that is selected.
+    Labels(Box<Selected>),
+    /// Claims that a StatefulSet made.
+    Claims(Box<Claimed>),
 }
 
-/// The name of an object in its cluster.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Key {
-    /// Its kind.
+/// Objects of a kind in a namespace that a selector selects.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Selected {
+    /// Their kind.
     pub kind: Kind,
-    /// Its namespace, empty for cluster-scoped objects.
+    /// Their namespace.
     pub namespace: Text,
-    /// Its name.
-    pub name: Text,
+    /// What selects them.
+    pub selector: Selector,
 }
 
-impl Key {
-    fn new(group: &str, kind: &str, namespace: &str, name: &str) -> Self {
-        Self { kind: Kind::new(group, kind), namespace: Text::from(namespace), name: Text::from(name) }
-    }
+/// Claims in a namespace that have one of these names with an ordinal behind it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Claimed {
+    /// Their namespace.
+    pub namespace: Text,
+    /// What their names begin with.
+    pub prefixes: Box<[Text]>,
+    /// They have the labels of the pods that use them.
+    pub selector: Selector,
 }
 
 impl Link {
+    fn to_selected(relation: Relation, kind: Kind, namespace: &str, selector: Selector) -> Self {
+        let namespace = Text::from(namespace);
+        Self { relation, target: Target::Labels(Box::new(Selected { kind, namespace, selector })) }
+    }
+
     fn to_key(relation: Relation, key: Key) -> Self {
         Self { relation, target: Target::Key(key) }
     }
 
     /// To the pods in the namespace of an object that a selector selects.
     fn to_pods(relation: Relation, body: &Body<'_>, selector: Selector) -> Self {
-        let target = Target::Labels(Kind::new("", "Pod"), Text::from(body.namespace), selector);
-        Self { relation, target }
+        Self::to_selected(relation, Kind::new("", "Pod"), body.namespace, selector)
     }
 
-    pub(crate) fn share(&mut self, strings: &mut Strings) {
+    pub(crate) fn share(&mut self, strings: &mut Strings, rooms: &mut Copies<Room>) {
         match &mut self.target {
-            Target::Uid(_, key) | Target::Key(key) => key.share(strings),
-            Target::Labels(kind, namespace, selector) => {
-                kind.share(strings);
-                strings.share(namespace);
-                selector.share(strings);
+            Target::Uid(_, key) | Target::Key(key) => key.share(strings, rooms),
+            Target::Labels(selected) => {
+                selected.kind.share(strings);
+                strings.share(&mut selected.namespace);
+                selected.selector.share(strings);
             }
-            Target::Claims(namespace, _, selector) => {
-                strings.share(namespace);
-                selector.share(strings);
+            Target::Claims(claimed) => {
+                strings.share(&mut claimed.namespace);
+                claimed.selector.share(strings);
             }
         }
-    }
-}
-
-impl Key {
-    fn share(&mut self, strings: &mut Strings) {
-        self.kind.share(strings);
-        strings.share(&mut self.namespace);
     }
 }
 
@@ -255,9 +260,28 @@ fn group_of(api_version: &str) -> &str {
     split_api_version(api_version).map_or("", |(group, _)| group)
 }
 
+impl Selected {
+    /// Whether an object is selected.
+    #[must_use]
+    pub fn has(&self, record: &Record) -> bool {
+        (&self.kind, &self.namespace) == (&record.kind, &record.namespace)
+            && self.selector.selects(&record.facts)
+    }
+}
+
+impl Claimed {
+    /// Whether an object is such a claim.
+    #[must_use]
+    pub fn has(&self, record: &Record) -> bool {
+        record.kind.is("", "PersistentVolumeClaim")
+            && self.namespace == record.namespace
+            && is_claim_of(&self.prefixes, &record.name)
+            && self.selector.selects(&record.facts)
+    }
+}
+
 /// Whether a claim has one of these names with an ordinal behind it.
-#[must_use]
-pub fn is_claim_of(prefixes: &[Text], name: &str) -> bool {
+fn is_claim_of(prefixes: &[Text], name: &str) -> bool {
     prefixes.iter().any(|prefix| {
         let ordinal = name.strip_prefix(&**prefix);
         ordinal

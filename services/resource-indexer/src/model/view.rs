@@ -74,7 +74,7 @@ impl View<'_> {
         if self.gateways.is_none() {
             return false;
         }
-        let Key { kind, namespace, name } = key;
+        let (kind, namespace, name) = (&key.kind, &key.namespace, &key.name);
         let seen_in = if kind.is("", "Namespace") { name } else { namespace };
         let observed = self.observed.get(&agent);
         let mut states =
@@ -117,7 +117,7 @@ impl View<'_> {
     /// The verdict that the asker may see: a workload's may name a pod, or repeat an Event.
     #[must_use]
     pub fn verdict<'r>(&self, record: &'r Record) -> &'r Verdict {
-        let Some(with_pods) = record.with_pods.as_deref() else { return &record.own };
+        let Some(with_pods) = record.with_pods() else { return &record.own };
         let sees = |kind: &str| self.sees_kind(record.agent, &Kind::new("", kind), &record.namespace);
         let repeats_event = with_pods.message.starts_with(REFUSED);
         if sees("Pod") && (!repeats_event || sees("Event")) { with_pods } else { &record.own }
@@ -142,7 +142,7 @@ impl View<'_> {
             health: ObjectHealth { rule_set, ..verdict.answer() },
             created_at: record.facts.created_at.time(),
             changed_at: record.changed_at,
-            gone_at: record.gone_at.time(),
+            gone_at: record.gone_at(),
             stale: self.stale(record),
             environment: self.environment_of(record, environments),
             owners: self.owners_of(record),

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::parsed;
 use crate::model::{
-    Declared, Declaring, Facts, Index, Link, Optional, Record, Slot, Verdict, What, Writer, before_imported,
+    Declared, Declaring, Index, Link, Optional, Record, Slot, Verdict, What, Writer, before_imported,
     options_of, own_verdict, was_always,
 };
 use crate::store::{Partitions, Reader, StoreError, StoredChange, Told};
@@ -65,7 +65,7 @@ pub(super) fn found_then(
 ) -> Result<Vec<Then>, StoreError> {
     let (mut then, mut changed) = (Vec::with_capacity(records.len()), Vec::new());
     for (place, record) in records.iter().enumerate() {
-        let Record { agent, changed_at: recorded_at, sequence, .. } = ***record;
+        let (agent, recorded_at, sequence) = (record.agent, record.changed_at, record.sequence);
         if !until.covers(agent, Told { recorded_at, sequence }) {
             changed.push((Reader::place_in_pass(agent, &record.uid), place, *record));
         } else if record.is_there() {
@@ -76,7 +76,7 @@ pub(super) fn found_then(
     let (mut pass, mut left) = (reader.pass()?, HELD);
     for (object, place, record) in changed {
         let counts = |told| until.covers(record.agent, told);
-        let found = pass.newest(&object, record.changes.saturating_sub(1), counts)?;
+        let found = pass.newest(&object, record.changes().saturating_sub(1), counts)?;
         let was_there = |what: What| !what.is_end();
         let Some(found) = found.filter(|found| was_there(found.change.what)) else { continue };
         let body = found.body()?;
@@ -131,28 +131,29 @@ impl Judging<'_> {
         let Then { mut record, change, body } = then;
         let is_as_now = change.is_none() && self.is_declared_alike(&record);
         if is_as_now && was_always(&record) {
-            if record.with_pods.is_some() {
-                Arc::make_mut(&mut record).with_pods = None;
+            if record.with_pods().is_some() {
+                Arc::make_mut(&mut record).set_with_pods(None);
             }
             return Ok((record, true));
         }
-        let number = change.as_ref().map_or(record.changes, |change| change.number);
+        let number = change.as_ref().map_or(record.changes(), |change| change.number);
         let body = match body {
             Held::Body(body) => body,
             Held::NotHeld => self.reader.body_after(record.agent, &record.uid, number)?,
         };
         let body = parsed(body);
         let then = Arc::make_mut(&mut record);
-        then.with_pods = None;
+        then.set_with_pods(None);
         if let Some(change) = &change {
             turn_back(then, change, body.as_ref());
         }
         if !is_as_now {
-            then.declared = self.links(then, body.as_ref());
+            let links = self.links(then, body.as_ref());
+            then.set_declared(links);
         }
         let is_claim = then.kind.is("", "PersistentVolumeClaim");
         if !is_claim {
-            then.own = verdict_then(self.index, then, body.as_ref(), self.at);
+            then.own = Arc::new(verdict_then(self.index, then, body.as_ref(), self.at));
         }
         Ok((record, !is_claim))
     }
@@ -168,11 +169,11 @@ impl Judging<'_> {
         let concerns = |declared: &Arc<Declared>| {
             declared.judges(&record.kind) || declared.relations.begins_at(&record.kind)
         };
-        is_same || (record.declared.is_empty() && !all.any(concerns))
+        is_same || (record.declared().is_empty() && !all.any(concerns))
     }
 
     /// The links that an object had by the relations that were declared.
-    fn links(&self, record: &Record, body: Option<&Value>) -> Box<[Link]> {
+    fn links(&self, record: &Record, body: Option<&Value>) -> Vec<Link> {
         let declared = self.index.declared(record.agent);
         let begins = declared.is_some_and(|declared| declared.relations.begins_at(&record.kind));
         let body = body.filter(|_| begins);
@@ -182,12 +183,17 @@ impl Judging<'_> {
 
 /// Makes an object what it was after a change.
 fn turn_back(record: &mut Record, change: &StoredChange, body: Option<&Value>) {
-    record.facts = body.map(Facts::of).unwrap_or_default();
+    match body {
+        Some(body) => record.read(body),
+        None => record.forget_body(),
+    }
     // That is known of now only.
     (record.digest, record.awaits_body) = (None, false);
-    (record.set, record.hand) = (None, Optional::NONE);
+    record.note_set_by(None);
+    record.hand = Optional::NONE;
     (record.changed_at, record.sequence) = (change.recorded_at, change.sequence);
-    (record.gone_at, record.changes) = (Optional::NONE, change.number);
+    record.set_gone_at(None);
+    record.set_changes(change.number);
     record.writer = change.writer.as_ref().map(Writer::of);
 }
 

@@ -74,7 +74,7 @@ impl Store {
         }
         for ((agent, uid), number) in bases {
             let record = index.by_uid(agent, &uid).and_then(|slot| index.get(slot));
-            let is_over = record.is_none_or(|record| !record.is_there() && record.changes <= number);
+            let is_over = record.is_none_or(|record| !record.is_there() && record.changes() <= number);
             let object = object_key(agent, &uid);
             if is_over {
                 remove_before(&writing, &object, u64::MAX)?;

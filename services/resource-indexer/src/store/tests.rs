@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::model::{Facts, Index, Kind, List, Memberships, Optional, Verdict, What, Written};
+use crate::model::{Index, What};
 
 const AGENT: AgentId = AgentId(uuid::Uuid::from_u128(10));
 
@@ -35,33 +35,19 @@ impl Life {
     }
 
     fn record(&self, gone: bool) -> Record {
-        Record {
-            agent: AGENT,
-            uid: Text::from("u"),
-            kind: Kind::new("", "ConfigMap"),
-            version: Text::from("v1"),
-            namespace: Text::from("shop"),
-            name: Text::from("a"),
-            facts: Facts::default(),
-            digest: None,
-            awaits_body: false,
-            declared: Box::default(),
-            own: Verdict::none(),
-            built_in: HealthState::None,
-            with_pods: None,
-            changed_at: at(self.number),
-            sequence: self.number,
-            told: (1, self.number),
-            gone_at: gone.then(|| at(self.number)).into(),
-            changes: self.number,
-            writer: None,
-            written: Written::default(),
-            managers: List::default(),
-            set: None,
-            hand: Optional::NONE,
-            stated: (1, self.number),
-            groups: Memberships::default(),
-        }
+        let identity = events::ObjectIdentity {
+            group: String::new(),
+            version: "v1".to_owned(),
+            kind: "ConfigMap".to_owned(),
+            namespace: "shop".to_owned(),
+            name: "a".to_owned(),
+        };
+        let mut record = Record::named(AGENT, &identity, "u");
+        (record.changed_at, record.sequence) = (at(self.number), self.number);
+        (record.told, record.stated) = ((1, self.number), (1, self.number));
+        record.set_gone_at(gone.then(|| at(self.number)));
+        record.set_changes(self.number);
+        record
     }
 
     /// The object has this body now; without one it is gone.

@@ -161,6 +161,12 @@ impl Person {
         self.facts.lock().names.push((path, ids));
     }
 
+    /// Something happens of which others are told.
+    pub async fn disturb(&self) {
+        self.rotate_token().await;
+        self.sync_again().await;
+    }
+
     async fn sync_again(&self) {
         let index = self.any_agent();
         let known = self.facts.lock().agents.get(index).map(|agent| agent.id);

@@ -302,7 +302,7 @@ impl Pusher<'_> {
 fn longest(desired: &DesiredState) -> Result<Option<SourceId>, events::EncodeError> {
     let mut longest = None;
     for source in desired.sources.iter().filter(|source| source.refused.is_none()) {
-        let bytes = events::encode(source)?.len();
+        let bytes = events::encoded_length(source)?;
         longest = longest.max(Some((bytes, source.head.source)));
     }
     Ok(longest.map(|(_, source)| source))

@@ -86,9 +86,9 @@ fn a_walk_goes_on_behind_any_object_also_behind_one_that_is_gone() {
             let all: Vec<&Record> = matcher.walk(view, None).collect();
             for (number, record) in all.iter().enumerate() {
                 let behind = |place| Behind { agent: record.agent, kind: record.kind.clone(), place };
-                let rest = matcher.walk(view, Some(behind(place_of(record)))).count();
+                let rest = matcher.walk(view, Some(behind(Place::of(record)))).count();
                 assert_eq!(rest, all.len() - number - 1, "{}", record.name);
-                let gone = Place { uid: Text::from("uid-"), ..place_of(record) };
+                let gone = Place { uid: Text::from("uid-"), ..Place::of(record) };
                 assert_eq!(matcher.walk(view, Some(behind(gone))).count(), all.len() - number);
             }
         }

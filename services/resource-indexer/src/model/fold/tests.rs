@@ -411,9 +411,9 @@ fn story(agent: AgentId, steps: &[Made]) -> (Vec<ObservationBatch>, BTreeMap<u8,
 fn picture(given: &Given) -> Vec<String> {
     let mut found = Vec::new();
     for agent in given.fold.index.agents() {
-        for slot in given.fold.index.kinds(agent).unwrap().values().flat_map(|of_kind| of_kind.values()) {
-            let record = given.fold.index.get(*slot).unwrap();
-            let (uid, is_there, changes) = (&record.uid, record.is_there(), record.changes);
+        for slot in given.fold.index.kinds(agent).unwrap().values().flat_map(OfKind::slots) {
+            let record = given.fold.index.get(slot).unwrap();
+            let (uid, is_there, changes) = (&record.uid, record.is_there(), record.changes());
             found.push(format!("{agent} {uid} {:?} {is_there} {changes}", record.digest));
         }
     }

@@ -127,15 +127,15 @@ impl Index {
         for (kind, of_kind) in self.places.get(&agent).into_iter().flatten() {
             let is_named = declared.judges(kind) || declared.relations.begins_at(kind);
             let was_named = |record: &Record| {
-                matches!(record.own.rule, Rule::Declared | Rule::Imported) || !record.declared.is_empty()
+                matches!(record.own.rule, Rule::Declared | Rule::Imported) || !record.declared().is_empty()
             };
             let is_concerned = |record: &Record| record.is_there() && (is_named || was_named(record));
-            let slots = of_kind.values().copied();
+            let slots = of_kind.slots();
             concerned.extend(slots.filter(|slot| self.get(*slot).is_some_and(is_concerned)));
         }
         for slot in concerned {
             let Some(record) = self.get(slot) else { continue };
-            let own = Verdict { recheck_at: Some(now).into(), ..record.own.clone() };
+            let own = Verdict { recheck_at: Some(now).into(), ..Verdict::clone(&record.own) };
             self.judge(slot, own);
         }
     }
@@ -147,18 +147,18 @@ impl Index {
 
     /// The links that an agent's object of a kind with this body has by declared relations.
     #[must_use]
-    pub fn declared_links(&self, agent: AgentId, kind: &Kind, body: &Value) -> Box<[Link]> {
+    pub fn declared_links(&self, agent: AgentId, kind: &Kind, body: &Value) -> Vec<Link> {
         self.declared(agent).map(|declared| declared.relations.links_of(body, kind)).unwrap_or_default()
     }
 
     /// Sets the links that an object has by declared relations.
-    pub fn relate(&mut self, slot: Slot, links: Box<[Link]>) {
-        if self.get(slot).is_none_or(|record| record.declared == links) {
+    pub fn relate(&mut self, slot: Slot, links: Vec<Link>) {
+        if self.get(slot).is_none_or(|record| *record.declared() == *links) {
             return;
         }
         self.note(slot, false);
         if let Some(record) = self.get_mut(slot) {
-            record.declared = links;
+            record.set_declared(links);
         }
         self.note(slot, true);
     }

@@ -8,7 +8,7 @@ use events::requests::index::HealthState;
 use events::{AgentId, EnvironmentId};
 
 use super::slots::{Slots, change};
-use super::{Index, OfKind, Slot, record_in};
+use super::{Index, OfKind, Place, Slot, record_in};
 use crate::model::groups::{Candidates, Groups, Membership, Memberships};
 use crate::model::list::{List, Lists};
 use crate::model::record::{Kind, Record, Verdict};
@@ -213,18 +213,15 @@ impl Index {
         &'a self,
         (agent, kind, of_kind): (AgentId, &Kind, &'a OfKind),
         environments: &'a BTreeSet<EnvironmentId>,
-        from: super::Place,
-    ) -> impl Iterator<Item = (&'a super::Place, Slot)> + use<'a> {
+        from: Place,
+    ) -> impl Iterator<Item = Slot> + use<'a> {
         let cells = self.grouped.cells.get(&agent).and_then(|kinds| kinds.get(kind));
         let cells = cells.map(|cells| cells.range(from.namespace.clone()..)).into_iter().flatten();
         let with_some =
             cells.filter(|(_, cell)| cell.keys().any(|environment| environments.contains(environment)));
         with_some.flat_map(move |(namespace, _)| {
-            let first = super::Place { namespace: namespace.clone(), ..super::Place::default() };
-            let range = of_kind.range(first.max(from.clone())..);
-            range
-                .take_while(move |(place, _)| place.namespace == *namespace)
-                .map(|(place, slot)| (place, *slot))
+            let first = Place { namespace: namespace.clone(), ..Place::default() };
+            of_kind.beginning_at(self, &first.max(from.clone()))
         })
     }
 

@@ -116,3 +116,38 @@ impl<T> WithSlots<T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::model::given::{AGENT, Given, below, object, pod, seen};
+    use crate::model::relations::Target;
+
+    #[test]
+    fn what_was_loaded_is_shared_as_what_was_folded() {
+        let mut given = Given::agents();
+        let pod = |name: &str| seen(&below(pod(name, json!({})), "apps/v1", "ReplicaSet", "web"));
+        let set = object("apps/v1", "ReplicaSet", "shop/web", json!({}));
+        given.says(vec![pod("shop/web-1"), pod("shop/web-2"), seen(&set)]);
+        let folded = &given.fold.index;
+        let (mut loaded, mut loading) = (Index::default(), Loading::default());
+        for slot in folded.slots() {
+            let written = rmp_serde::to_vec(folded.get(slot).unwrap()).unwrap();
+            let read: Record = loading.read(AGENT, || rmp_serde::from_slice(&written).unwrap());
+            loaded.load(loading.prepare(read));
+        }
+        loaded.note_lists(AGENT);
+        loaded.end_loading(loading);
+        let get = |uid: &str| loaded.get(loaded.by_uid(AGENT, uid).unwrap()).unwrap();
+        let [one, other, set] = ["uid-web-1", "uid-web-2", "uid-web"].map(get);
+        assert!(std::ptr::eq(&*one.facts.links, &*other.facts.links));
+        assert!(std::ptr::eq(&one.namespace, &other.namespace), "what is alike is one");
+        let Target::Uid(uid, key) = &one.facts.links[0].target else { panic!("{:?}", one.facts.links) };
+        assert!(std::ptr::eq(&**uid, &*set.uid) && std::ptr::eq(&*key.name, &*set.name));
+        let mut known = folded.get(folded.by_uid(AGENT, "uid-web-1").unwrap()).unwrap().clone();
+        known.stated = one.stated;
+        assert_eq!(*one, known);
+    }
+}

@@ -8,7 +8,8 @@ use events::requests::index::HealthState;
 
 use super::pointers::Kept;
 use super::slots::change;
-use super::{Index, OfKind, Place, Slot};
+use super::uids::Uids;
+use super::{Index, OfKind, Place, Slot, record_in, uid_in};
 use crate::model::deployed::SetBy;
 use crate::model::facts::Special;
 use crate::model::groups::Memberships;
@@ -25,9 +26,9 @@ fn is_found_alike(before: &Record, after: &Record) -> bool {
         && (&before.kind, &before.namespace, &before.name) == (&after.kind, &after.namespace, &after.name)
         && before.facts.labels == after.facts.labels
         && before.facts.links == after.facts.links
-        && before.facts.special == after.facts.special
-        && before.facts.source == after.facts.source
-        && before.declared == after.declared
+        && before.special() == after.special()
+        && before.source == after.source
+        && before.declared() == after.declared()
 }
 
 impl Index {
@@ -129,26 +130,34 @@ impl Index {
     /// Notes which sync set an object last; says whether that is another one than was known.
     pub fn set_by(&mut self, slot: Slot, set: SetBy) -> bool {
         let Some(record) = self.get_mut(slot) else { return false };
-        let before = record.set.as_deref().copied();
+        let before = record.set_by();
         let later = SetBy::later(before, Some(set));
-        record.set = later.map(Box::new);
+        record.note_set_by(later);
         later != before
     }
 
     /// Sets the verdict on an object by itself.
     pub fn judge(&mut self, slot: Slot, own: Verdict) {
+        let own = self.kept_verdict(own);
         self.change_verdict(slot, |record| record.own = own);
     }
 
     /// Sets the verdict that its pods give a workload; `None` where it is its own.
     pub fn judge_with_pods(&mut self, slot: Slot, verdict: Option<Verdict>) {
-        self.change_verdict(slot, |record| record.with_pods = verdict.map(Box::new));
+        let verdict = verdict.map(|verdict| self.kept_verdict(verdict));
+        self.change_verdict(slot, |record| record.set_with_pods(verdict));
     }
 
     /// Lets go of texts that nothing uses.
     pub fn sweep(&mut self) {
         self.grouped.sweep();
         self.shared.sweep();
+    }
+
+    fn kept_verdict(&mut self, verdict: Verdict) -> Arc<Verdict> {
+        let mut verdict = Arc::new(verdict);
+        self.shared.share_verdict(&mut verdict);
+        verdict
     }
 
     fn change_verdict(&mut self, slot: Slot, change: impl FnOnce(&mut Record)) {
@@ -196,27 +205,13 @@ impl Index {
         self.note_verdict(slot, adds);
         self.note_groups(slot, adds);
         let Some(record) = self.shared(slot) else { return };
-        let (agent, uid, kind) = (record.agent, record.uid.clone(), record.kind.clone());
-        let place =
-            Place { namespace: record.namespace.clone(), name: record.name.clone(), uid: uid.clone() };
-        let (by_uid, places) = (self.by_uid.entry(agent).or_default(), self.places.entry(agent).or_default());
-        if adds {
-            by_uid.insert(uid, slot);
-            places.entry(kind).or_default().insert(place, slot);
-        } else {
-            by_uid.remove(&uid);
-            if let Some(of_kind) = places.get_mut(&kind) {
-                of_kind.remove(&place);
-                if of_kind.is_empty() {
-                    places.remove(&kind);
-                }
-            }
-        }
+        let agent = record.agent;
+        self.note_place(slot, &record, adds);
         if record.is_there() {
             let there = self.there.entry(agent).or_default();
             *there = if adds { there.saturating_add(1) } else { there.saturating_sub(1) };
         }
-        match record.facts.special.as_deref() {
+        match record.special() {
             Some(Special::Defines(kind, _)) => {
                 change(self.defining.entry(agent).or_default(), kind.clone(), slot, adds);
             }
@@ -225,7 +220,7 @@ impl Index {
             }
             _ => {}
         }
-        if let Some(source) = record.facts.source {
+        if let Some(source) = record.source {
             change(self.by_source.entry(agent).or_default(), source, slot, adds);
         }
         let kept = if self.late.is_some() { Kept::Causes } else { Kept::All };
@@ -243,6 +238,27 @@ impl Index {
         }
     }
 
+    fn note_place(&mut self, slot: Slot, record: &Record, adds: bool) {
+        let Self { slots, by_uid, places, .. } = self;
+        let slots: &[_] = slots;
+        let (by_uid, places) =
+            (by_uid.entry(record.agent).or_default(), places.entry(record.agent).or_default());
+        let place = Place::of(record);
+        let is_before = |other| record_in(slots, other).is_some_and(|other| place.is_behind(other));
+        if adds {
+            by_uid.insert(&record.uid, slot, uid_in(slots));
+            places.entry(record.kind.clone()).or_default().insert(slot, &place, is_before);
+            return;
+        }
+        by_uid.remove(&record.uid, slot);
+        if let Some(of_kind) = places.get_mut(&record.kind) {
+            of_kind.remove(slot, &place, is_before);
+            if of_kind.is_empty() {
+                places.remove(&record.kind);
+            }
+        }
+    }
+
     /// Notes the texts of an object that came or goes.
     fn note_text(&mut self, slot: Slot, adds: bool) {
         let Some(record) = self.shared(slot).filter(|_| self.late.is_none()) else { return };
@@ -252,7 +268,7 @@ impl Index {
     /// Takes all objects of a cluster out.
     pub fn remove_agent(&mut self, agent: AgentId) {
         let slots: BTreeSet<Slot> =
-            self.by_uid.remove(&agent).into_iter().flatten().map(|(_, slot)| slot).collect();
+            self.by_uid.remove(&agent).into_iter().flat_map(Uids::into_slots).collect();
         self.deadlines.retain(|(_, slot)| !slots.contains(slot));
         for slot in slots {
             self.set(slot, None);

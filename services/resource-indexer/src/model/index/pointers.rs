@@ -89,9 +89,8 @@ impl Pointers {
                 change_all(self.by_named_key.entry(agent).or_default(), key.clone(), slots, adds);
                 return;
             }
-            Target::Labels(_, namespace, selector) | Target::Claims(namespace, _, selector) => {
-                (namespace, selector)
-            }
+            Target::Labels(selected) => (&selected.namespace, &selected.selector),
+            Target::Claims(claimed) => (&claimed.namespace, &claimed.selector),
         };
         let label = selector.exact().map(|(key, value)| (key.clone(), value.clone()));
         let selecting = self.selecting.entry(agent).or_default();

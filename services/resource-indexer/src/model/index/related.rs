@@ -1,13 +1,12 @@
 //! How objects are related: links are resolved against what is there.
 
 use std::collections::BTreeSet;
-use std::ops::Bound;
 
 use events::AgentId;
 
 use super::{Index, Place, Slot};
 use crate::model::record::{Kind, Record, plain_uid};
-use crate::model::relations::{Key, Link, Relation, Target, is_claim_of};
+use crate::model::relations::{Key, Link, Relation, Selected, Target};
 use crate::model::text::Text;
 
 impl Index {
@@ -26,13 +25,10 @@ impl Index {
                 Box::new(named.filter(|slot| self.get(*slot).is_some_and(Record::is_there)).into_iter())
             }
             Target::Key(key) => Box::new(self.there(agent, key).into_iter()),
-            Target::Labels(kind, namespace, selector) => {
+            Target::Labels(selected) => {
+                let Selected { kind, namespace, selector } = &**selected;
                 let is_selected = move |slot: &Slot| {
-                    self.get(*slot).is_some_and(|found| {
-                        found.is_there()
-                            && (&found.kind, &found.namespace) == (kind, namespace)
-                            && selector.selects(&found.facts)
-                    })
+                    self.get(*slot).is_some_and(|found| found.is_there() && selected.has(found))
                 };
                 match selector.exact() {
                     Some((key, value)) => {
@@ -42,14 +38,11 @@ impl Index {
                     None => Box::new(self.in_namespace(agent, kind, namespace).filter(is_selected)),
                 }
             }
-            Target::Claims(namespace, prefixes, selector) => {
-                let claims = prefixes.iter().flat_map(move |prefix| self.claims(agent, namespace, prefix));
+            Target::Claims(claimed) => {
+                let prefixes = claimed.prefixes.iter();
+                let claims = prefixes.flat_map(move |prefix| self.claims(agent, &claimed.namespace, prefix));
                 Box::new(claims.filter(move |slot| {
-                    self.get(*slot).is_some_and(|found| {
-                        found.is_there()
-                            && is_claim_of(prefixes, &found.name)
-                            && selector.selects(&found.facts)
-                    })
+                    self.get(*slot).is_some_and(|found| found.is_there() && claimed.has(found))
                 }))
             }
         }
@@ -91,12 +84,13 @@ impl Index {
         namespace: &'a Text,
         prefix: &'a Text,
     ) -> impl Iterator<Item = Slot> + use<'a> {
-        let from = Place { namespace: namespace.clone(), name: prefix.clone(), uid: Text::default() };
+        let from = Place::first_named(namespace.clone(), prefix.clone());
         let claim = Kind::new("", "PersistentVolumeClaim");
         let of_kind = self.places.get(&agent).and_then(|kinds| kinds.get(&claim));
-        let range = of_kind.map(|of_kind| of_kind.range((Bound::Included(from), Bound::Unbounded)));
-        let begins = move |place: &Place| place.namespace == *namespace && place.name.starts_with(&**prefix);
-        range.into_iter().flatten().take_while(move |(place, _)| begins(place)).map(|(_, slot)| *slot)
+        let behind = of_kind.into_iter().flat_map(move |of_kind| of_kind.beginning_at(self, &from));
+        let begins =
+            move |slot: &Slot| self.get(*slot).is_some_and(|claim| claim.name.starts_with(&**prefix));
+        behind.take_while(begins)
     }
 }
 
@@ -108,14 +102,7 @@ fn names(link: &Link, record: &Record, key: &Key) -> bool {
             **uid == *plain && (*plain == *record.uid || named.kind == record.kind)
         }
         Target::Key(named) => named == key,
-        Target::Labels(kind, namespace, selector) => {
-            (kind, namespace) == (&record.kind, &record.namespace) && selector.selects(&record.facts)
-        }
-        Target::Claims(namespace, prefixes, selector) => {
-            record.kind.is("", "PersistentVolumeClaim")
-                && *namespace == record.namespace
-                && is_claim_of(prefixes, &record.name)
-                && selector.selects(&record.facts)
-        }
+        Target::Labels(selected) => selected.has(record),
+        Target::Claims(claimed) => claimed.has(record),
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use events::AgentId;
 use memchr::memmem::Finder;
 
-use super::{Index, Slot};
+use super::{Index, OfKind, Slot};
 use crate::model::record::Record;
 use crate::model::text::Text;
 
@@ -123,7 +123,7 @@ impl Index {
         let is_found = |whole: &str| contains(whole, text);
         let kinds = self.kinds(agent).into_iter().flatten();
         for (_, of_kind) in kinds.filter(|(kind, _)| is_found(&kind.kind)) {
-            found.add(of_kind.values().copied())?;
+            found.add(of_kind.slots())?;
         }
         for (namespace, count) in searched.namespaces.iter().filter(|(namespace, _)| is_found(namespace)) {
             if *count > most {
@@ -149,9 +149,9 @@ impl Index {
         let (names, labels) = (searched.names.is_worn(), searched.labels.is_worn());
         let names = names.then(|| {
             let mut texts = Texts::default();
-            for slot in self.by_uid.get(&agent).into_iter().flat_map(BTreeMap::values) {
-                let Some(record) = self.get(*slot) else { continue };
-                texts.add([&*record.name], *slot);
+            for slot in self.kinds(agent).into_iter().flat_map(BTreeMap::values).flat_map(OfKind::slots) {
+                let Some(record) = self.get(slot) else { continue };
+                texts.add([&*record.name], slot);
             }
             texts
         });

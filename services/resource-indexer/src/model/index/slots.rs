@@ -1,30 +1,34 @@
 //! Sets of objects of which most have few: a label, an owner, a name that is pointed at.
 
+use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet, btree_set};
 use std::slice;
 
 use smallvec::SmallVec;
 
 use super::Slot;
+use super::pieces::{self, Pieces};
 
 /// As many take no memory of their own.
-const INSIDE: usize = 4;
+const INSIDE: usize = 3;
 /// As many are kept in one piece, in which each one that is put in moves others.
 const FEW: usize = 32;
 
 /// Slots in their order.
 #[derive(Debug)]
+#[expect(clippy::box_collection, reason = "most sets have few: what all take is little")]
 pub enum Slots {
+    /// As many of these as the number says.
+    Inside(u8, [Slot; INSIDE]),
     /// Few, in one piece.
-    Few(SmallVec<[Slot; INSIDE]>),
+    Few(Box<Vec<Slot>>),
     /// More than few, or once more.
-    Many(BTreeSet<Slot>),
+    Many(Box<Pieces>),
 }
 
 impl Default for Slots {
     fn default() -> Self {
-        Self::Few(SmallVec::new())
+        Self::Inside(0, [Slot(0); INSIDE])
     }
 }
 
@@ -32,13 +36,18 @@ impl Slots {
     /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        match self {
+            Self::Inside(count, _) => *count == 0,
+            Self::Few(few) => few.is_empty(),
+            Self::Many(many) => many.is_empty(),
+        }
     }
 
     /// How many they are.
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
+            Self::Inside(count, _) => usize::from(*count),
             Self::Few(few) => few.len(),
             Self::Many(many) => many.len(),
         }
@@ -47,6 +56,9 @@ impl Slots {
     /// All of them, in their order.
     pub fn iter(&self) -> Iter<'_> {
         match self {
+            Self::Inside(count, slots) => {
+                Iter::Few(slots.get(..usize::from(*count)).unwrap_or_default().iter())
+            }
             Self::Few(few) => Iter::Few(few.iter()),
             Self::Many(many) => Iter::Many(many.iter()),
         }
@@ -54,27 +66,54 @@ impl Slots {
 
     pub(super) fn insert(&mut self, slot: Slot) {
         match self {
+            Self::Inside(..) => {
+                let mut slots = self.inside();
+                if let Err(place) = slots.binary_search(&slot) {
+                    slots.insert(place, slot);
+                    *self = Self::of(&slots);
+                }
+            }
             Self::Few(few) => match few.binary_search(&slot) {
                 Ok(_) => {}
                 Err(place) if few.len() < FEW => few.insert(place, slot),
-                Err(_) => *self = Self::Many(few.iter().copied().chain([slot]).collect()),
+                Err(place) => {
+                    few.insert(place, slot);
+                    *self = Self::Many(Box::new(Pieces::of(std::mem::take(few.as_mut()))));
+                }
             },
-            Self::Many(many) => {
-                many.insert(slot);
-            }
+            Self::Many(many) => many.insert(slot, |known| known < slot),
         }
     }
 
     pub(super) fn remove(&mut self, slot: Slot) {
         match self {
+            Self::Inside(..) => {
+                let mut slots = self.inside();
+                slots.retain(|known| *known != slot);
+                *self = Self::of(&slots);
+            }
             Self::Few(few) => {
                 if let Ok(place) = few.binary_search(&slot) {
                     few.remove(place);
                 }
             }
-            Self::Many(many) => {
-                many.remove(&slot);
+            Self::Many(many) => many.remove(slot, |known| known < slot),
+        }
+    }
+
+    /// Those inside, with room for one more.
+    fn inside(&self) -> SmallVec<[Slot; INSIDE + 1]> {
+        self.iter().copied().collect()
+    }
+
+    fn of(slots: &[Slot]) -> Self {
+        let mut inside = [Slot(0); INSIDE];
+        match (u8::try_from(slots.len()), inside.get_mut(..slots.len())) {
+            (Ok(count), Some(part)) => {
+                part.copy_from_slice(slots);
+                Self::Inside(count, inside)
             }
+            _ => Self::Few(Box::new(slots.to_vec())),
         }
     }
 }
@@ -114,7 +153,7 @@ pub enum Iter<'a> {
     /// Of few.
     Few(slice::Iter<'a, Slot>),
     /// Of many.
-    Many(btree_set::Iter<'a, Slot>),
+    Many(pieces::Iter<'a>),
 }
 
 impl<'a> Iterator for Iter<'a> {
@@ -139,9 +178,16 @@ impl<'a> IntoIterator for &'a Slots {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn one_takes_no_more_than_what_leads_to_it() {
+        assert_eq!(size_of::<Slots>(), 16);
+    }
 
     proptest! {
         #[test]

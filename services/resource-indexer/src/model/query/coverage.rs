@@ -5,6 +5,7 @@ use events::{AgentId, Refusal, Timestamp};
 
 use crate::model::filter::agent_named;
 use crate::model::fold::OBJECTS;
+use crate::model::index::OfKind;
 use crate::model::observed::{KindPlace, KindState};
 use crate::model::view::View;
 
@@ -77,8 +78,8 @@ fn count(view: &View<'_>, agent: AgentId) -> u64 {
     if view.sight.rights().shows_all(agent) {
         return view.index.count(agent);
     }
-    let all = view.index.kinds(agent).into_iter().flat_map(|kinds| kinds.values()).flatten();
-    let seen = all.filter(|(_, slot)| view.there(**slot).is_some()).count();
+    let all = view.index.kinds(agent).into_iter().flat_map(|kinds| kinds.values());
+    let seen = all.flat_map(OfKind::slots).filter(|slot| view.there(*slot).is_some()).count();
     u64::try_from(seen).unwrap_or(u64::MAX)
 }
 

@@ -83,7 +83,7 @@ fn outwards(view: &View<'_>, record: &Record, link: &Link, found: &mut Vec<Relat
 pub(super) fn known_key(view: &View<'_>, record: &Record, key: &Key) -> Key {
     let is_in_none = view.is_in_no_namespace(record.agent, &key.kind);
     let namespace = if is_in_none { Text::default() } else { key.namespace.clone() };
-    Key { namespace, ..key.clone() }
+    Key::of(key.kind.clone(), namespace, key.name.clone())
 }
 
 pub(super) fn answered(key: &Key) -> ObjectKey {

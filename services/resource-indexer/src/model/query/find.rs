@@ -6,7 +6,7 @@ use events::object::ObjectKey;
 use events::requests::index::{FindObjects, IndexedObject};
 use events::requests::page::{Page, Paged as _};
 
-use crate::model::filter::{Behind, Matcher, place_of};
+use crate::model::filter::{Behind, Matcher};
 use crate::model::index::Place;
 use crate::model::record::Kind;
 use crate::model::text::Text;
@@ -68,7 +68,7 @@ impl Finding {
         *behind = last.map(|record| Behind {
             agent: record.agent,
             kind: record.kind.clone(),
-            place: place_of(record),
+            place: Place::of(record),
         });
         Ok(looked_at == LOOKED_AT)
     }

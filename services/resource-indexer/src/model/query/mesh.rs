@@ -82,7 +82,7 @@ pub fn mesh_wide_policies(index: &Index, agent: AgentId) -> impl Iterator<Item =
 }
 
 fn proxy_of(pod: &Record) -> Option<Proxy> {
-    match pod.facts.special.as_deref() {
+    match pod.special() {
         Some(Special::Meshed(proxy)) => Some(*proxy),
         _ => None,
     }
@@ -160,7 +160,7 @@ fn policies<'v>(
     let all = view.index.in_namespace(pod.agent, kind, namespace);
     let records = all.filter_map(|slot| view.index.get(slot)).filter(|record| record.is_there());
     records
-        .filter_map(|record| match record.facts.special.as_deref() {
+        .filter_map(|record| match record.special() {
             Some(Special::PeerAuthentication(policy)) => Some((record, policy)),
             _ => None,
         })

@@ -8,7 +8,6 @@ use events::{AgentId, EnvironmentId, Refusal};
 
 use super::environments::{caused, health_of, is_top};
 use super::tree::Growing;
-use crate::model::filter::place_of;
 use crate::model::groups::Group;
 use crate::model::index::{Place, Slot, counted};
 use crate::model::record::{Kind, Record};
@@ -116,7 +115,7 @@ impl Planting {
 }
 
 fn standing(record: &Record) -> (AgentId, Kind, Place) {
-    (record.agent, record.kind.clone(), place_of(record))
+    (record.agent, record.kind.clone(), Place::of(record))
 }
 
 fn group<'v>(view: &'v View<'_>, environment: EnvironmentId) -> Result<&'v Group, Refusal> {

@@ -6,8 +6,8 @@ use events::requests::index::{ObjectTree, ShowTree, TreeNode};
 use events::{EnvironmentId, Refusal};
 
 use super::roots;
-use crate::model::filter::{Matcher, place_of};
-use crate::model::index::Slot;
+use crate::model::filter::Matcher;
+use crate::model::index::{Place, Slot};
 use crate::model::record::Record;
 use crate::model::relations::Relation;
 use crate::model::view::View;
@@ -133,7 +133,7 @@ pub(super) fn in_order(
     }
     let mut found: Vec<(Relation, Slot)> = nearest.into_iter().map(|(other, how)| (how, other)).collect();
     found.sort_by_cached_key(|(relation, other)| {
-        (*relation, view.index.get(*other).map(|record| (record.kind.clone(), place_of(record))))
+        (*relation, view.index.get(*other).map(|record| (record.kind.clone(), Place::of(record))))
     });
     found
 }

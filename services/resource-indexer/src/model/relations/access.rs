@@ -1,9 +1,8 @@
 //! Who is given which role, and which Services the API server calls.
 
-use super::{Body, Key, Link, Relation, Target, text};
+use super::{Body, Key, Link, Relation, text};
 use crate::model::record::Kind;
 use crate::model::selector::Selector;
-use crate::model::text::Text;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
@@ -13,8 +12,7 @@ pub(super) fn add(body: &Body<'_>, links: &mut Vec<Link>) {
         (RBAC, "ClusterRole") => {
             let selectors = body.list("/aggregationRule/clusterRoleSelectors");
             for selector in selectors.filter_map(|selector| Selector::of_object(selector, "")) {
-                let target = Target::Labels(Kind::new(RBAC, "ClusterRole"), Text::default(), selector);
-                links.push(Link { relation: Relation::Binds, target });
+                links.push(Link::to_selected(Relation::Binds, Kind::new(RBAC, "ClusterRole"), "", selector));
             }
         }
         (

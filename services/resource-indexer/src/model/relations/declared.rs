@@ -5,7 +5,7 @@ use objects::expression::{BUDGET, Expression};
 use objects::kinds::glob;
 use serde_json::Value;
 
-use super::{Key, Link, Relation, Target, text};
+use super::{Key, Link, Relation, Selected, Target, text};
 use crate::model::record::Kind;
 use crate::model::selector::Selector;
 use crate::model::text::Text;
@@ -76,7 +76,7 @@ impl RelationSet {
 
     /// The relations of an object. An expression that fails for it gives none.
     #[must_use]
-    pub fn links_of(&self, body: &Value, kind: &Kind) -> Box<[Link]> {
+    pub fn links_of(&self, body: &Value, kind: &Kind) -> Vec<Link> {
         let mut links: Vec<Link> = Vec::new();
         for (place, rule) in (0_u16..).zip(&self.relations) {
             if rule.begins_at(kind) {
@@ -88,7 +88,7 @@ impl RelationSet {
                 }
             }
         }
-        links.into()
+        links
     }
 }
 
@@ -116,7 +116,8 @@ impl Rule {
                 let namespace = namespace_of(namespace)?;
                 let labels = labels.pairs(body, &mut budget).ok()?;
                 let selector = Selector::of_pairs(labels)?;
-                Some(vec![Target::Labels(self.to.clone(), Text::from(namespace.as_str()), selector)])
+                let (kind, namespace) = (self.to.clone(), Text::from(namespace.as_str()));
+                Some(vec![Target::Labels(Box::new(Selected { kind, namespace, selector }))])
             }
         }
     }

@@ -2,10 +2,9 @@
 
 use serde_json::Value;
 
-use super::{Body, Key, Link, Relation, Target, list, text};
+use super::{Body, Key, Link, Relation, list, text};
 use crate::model::record::Kind;
 use crate::model::selector::Selector;
-use crate::model::text::Text;
 
 const ROUTING: &str = "networking.istio.io";
 const LINKERD: &str = "policy.linkerd.io";
@@ -110,9 +109,8 @@ fn linkerd(body: &Body<'_>, links: &mut Vec<Link>) {
                 links.push(Link::to_key(Relation::Protects, server));
             }
             if let Some(selector) = Selector::of_object(body.value, "/spec/server/selector") {
-                let servers =
-                    Target::Labels(Kind::new(LINKERD, "Server"), Text::from(body.namespace), selector);
-                links.push(Link { relation: Relation::Protects, target: servers });
+                let server = Kind::new(LINKERD, "Server");
+                links.push(Link::to_selected(Relation::Protects, server, body.namespace, selector));
             }
         }
         "MeshTLSAuthentication" => {

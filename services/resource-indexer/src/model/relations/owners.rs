@@ -18,7 +18,7 @@ pub(super) fn add(body: &Body<'_>, links: &mut Vec<Link>) {
         let (namespace, name) = (Text::from(body.namespace), Text::from(text(owner, "/name")));
         links.push(Link {
             relation: if controls { Relation::Controls } else { Relation::Owns },
-            target: Target::Uid(Text::from(uid), Key { kind, namespace, name }),
+            target: Target::Uid(Text::from(uid), Key::of(kind, namespace, name)),
         });
     }
 }

@@ -10,12 +10,10 @@ fn related(body: &Value) -> Vec<String> {
         .map(|link| match &link.target {
             Target::Uid(uid, of) => format!("{} {uid} {}", link.relation.as_str(), key(of)),
             Target::Key(of) => format!("{} {}", link.relation.as_str(), key(of)),
-            Target::Claims(namespace, prefixes, _) => {
-                format!("{} claims {} in {namespace}", link.relation.as_str(), prefixes.join(","))
+            Target::Claims(of) => {
+                format!("{} claims {} in {}", link.relation.as_str(), of.prefixes.join(","), of.namespace)
             }
-            Target::Labels(kind, namespace, _) => {
-                format!("{} {} in {namespace}", link.relation.as_str(), kind.kind)
-            }
+            Target::Labels(of) => format!("{} {} in {}", link.relation.as_str(), of.kind.kind, of.namespace),
         })
         .collect();
     found.sort();
@@ -421,11 +419,12 @@ fn declared_relations_name_and_select() {
         let links = set.links_of(&body, &kind);
         let shown = links.iter().map(|link| match &link.target {
             Target::Key(key) => format!("{} {}/{}", key.kind.kind, key.namespace, key.name),
-            Target::Labels(kind, namespace, selector) => {
+            Target::Labels(of) => {
                 format!(
-                    "{} in {namespace} by {:?}",
-                    kind.kind,
-                    selector.exact().map(|(key, _)| key.to_string())
+                    "{} in {} by {:?}",
+                    of.kind.kind,
+                    of.namespace,
+                    of.selector.exact().map(|(key, _)| key.to_string())
                 )
             }
             other => panic!("{other:?}"),

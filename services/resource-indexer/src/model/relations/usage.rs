@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Body, Key, Link, Relation, Target, list, text};
+use super::{Body, Claimed, Key, Link, Relation, Target, list, text};
 use crate::model::selector::Selector;
 use crate::model::text::Text;
 
@@ -88,8 +88,8 @@ pub(super) fn add_claims(body: &Body<'_>, links: &mut Vec<Link>) {
         prefixes.map(|name| Text::from(format!("{name}-{}-", body.name).as_str())).collect();
     let labels = Selector::of_labels(body.value, "/spec/selector/matchLabels");
     if let (false, Some(labels)) = (prefixes.is_empty(), labels) {
-        let target = Target::Claims(Text::from(body.namespace), prefixes, labels);
-        links.push(Link { relation: Relation::Mounts, target });
+        let claimed = Claimed { namespace: Text::from(body.namespace), prefixes, selector: labels };
+        links.push(Link { relation: Relation::Mounts, target: Target::Claims(Box::new(claimed)) });
     }
 }
 

@@ -1,10 +1,10 @@
 //! What is loaded is what was folded, whatever thread loads it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 use crate::model::given::{self, Given, batch, below, config, gone, object, pod, seen};
-use crate::model::{Link, Slot};
+use crate::model::{Link, Slot, Target};
 
 const OTHER: AgentId = given::OTHER;
 const TEXTS: [&str; 6] = ["web", "shop", "front", "team=", "failed", "nothing of it"];
@@ -13,9 +13,10 @@ const TEXTS: [&str; 6] = ["web", "shop", "front", "team=", "failed", "nothing of
 fn words(apps: usize) -> Vec<events::observation::Observed> {
     let mut words = Vec::new();
     for number in 0..apps {
+        let helm = json!({"meta.helm.sh/release-name": format!("web-{}", number % 2)});
         let place = |name: &str| format!("shop-{}/{name}-{}", number % 3, number * 7 % apps);
         let labels = json!({"app": format!("web-{number}"), "team": "Front"});
-        let labelled = json!({"metadata": {"labels": labels}});
+        let labelled = json!({"metadata": {"labels": labels, "annotations": helm}});
         let set = object("apps/v1", "ReplicaSet", &place("set"), labelled.clone());
         let selector = json!({"spec": {"selector": {"app": format!("web-{number}")}}});
         words.push(seen(&set));
@@ -39,7 +40,15 @@ fn words(apps: usize) -> Vec<events::observation::Observed> {
         seen(&config("shop-1/left", json!({}))),
         gone(&config("shop-1/left", json!({}))),
     ]);
-    words
+    words.into_iter().map(by_helm).collect()
+}
+
+/// What is seen of an object that no person wrote.
+fn by_helm(mut word: events::observation::Observed) -> events::observation::Observed {
+    if let events::observation::Observed::ObjectSeen { object } = &mut word {
+        object.writers.iter_mut().for_each(|writer| writer.manager = "helm-controller".to_owned());
+    }
+    word
 }
 
 fn write(given: &Given, store: &Store, standing: &Standing) {
@@ -141,13 +150,82 @@ fn objects_share_lists_and_texts_once_they_are_loaded() {
     assert!(std::ptr::eq(&*one.facts.links, &*other.facts.links));
     let set = record(AGENT, "uid-set-7");
     let names_it = |link: &Link| match &link.target {
-        crate::model::Target::Uid(uid, key) => {
+        Target::Uid(uid, key) => {
             std::ptr::eq(&raw const **uid, &raw const *set.uid)
                 && std::ptr::eq(&raw const *key.name, &raw const *set.name)
         }
         _ => false,
     };
     assert!(one.facts.links.iter().any(names_it), "{:?}", one.facts.links);
+}
+
+/// Where that stands which an object shares with others.
+fn shared_at(record: &Record) -> Vec<usize> {
+    fn at<T: ?Sized>(shared: &T) -> usize {
+        std::ptr::from_ref(shared).addr()
+    }
+    let rooms = record.facts.links.iter().filter_map(|link| match &link.target {
+        Target::Uid(_, key) | Target::Key(key) => Some(at(&**key)),
+        Target::Labels(..) | Target::Claims(..) => None,
+    });
+    let lists =
+        [at(&*record.facts.labels), at(&*record.facts.links), at(&*record.marks), at(&*record.managers)];
+    let writer = record.writer.as_ref().map(|writer| at(writer.by()));
+    let one = [at(&**record), at(&*record.own)];
+    let texts =
+        [&record.kind.group, &record.kind.kind, &record.version, &record.namespace].map(|text| at(&**text));
+    one.into_iter().chain(lists).chain(writer).chain(rooms).chain(texts).collect()
+}
+
+/// For each thing that an object of a cluster shares, the first one in which it stands.
+fn shared(index: &Index, agent: AgentId) -> Vec<Vec<usize>> {
+    let records = index.slots().filter_map(|slot| index.get(slot));
+    let mut records: Vec<&Record> = records.filter(|record| record.agent == agent).collect();
+    records.sort_by_key(|record| &record.uid);
+    let mut firsts = BTreeMap::new();
+    let mut first = |at: usize| {
+        let next = firsts.len();
+        *firsts.entry(at).or_insert(next)
+    };
+    records.into_iter().map(|record| shared_at(record).into_iter().map(&mut first).collect()).collect()
+}
+
+#[test]
+fn what_objects_of_a_cluster_have_in_common_is_shared_as_once_it_was_folded() {
+    let (given, store) = of_two_agents();
+    let loaded = store.reader().unwrap().load().unwrap().fold.index;
+    for (agent, objects) in [(AGENT, 1_002), (OTHER, 152)] {
+        let (loaded, folded) = (shared(&loaded, agent), shared(&given.fold.index, agent));
+        assert_eq!(loaded.len(), objects);
+        loaded.iter().zip(&folded).for_each(|(loaded, folded)| assert_eq!(loaded, folded));
+    }
+}
+
+#[test]
+fn what_comes_later_shares_with_what_was_loaded_whichever_thread_loaded_it() {
+    let (mut given, store) = of_two_agents();
+    given.fold = store.reader().unwrap().load().unwrap().fold;
+    let index = &given.fold.index;
+    let known = index.slots().flat_map(|slot| shared_at(index.get(slot).unwrap()));
+    let known: BTreeSet<usize> = known.collect();
+    let labels = json!({"app": "web-1", "team": "Front"});
+    for (agent, first) in [(AGENT, 1_004), (OTHER, 154)] {
+        // One that is like another one, and one whose links are others to objects of the same kinds.
+        let place = |name: &str, volume: &str, set: &str| {
+            let rest = json!({"metadata": {"labels": labels}, "status": {"phase": "Running", "message": "it Failed"},
+                "spec": {"serviceAccountName": "web", "volumes": [{"configMap": {"name": volume}, "name": volume}]}});
+            by_helm(seen(&below(pod(&format!("shop-1/{name}"), rest), "apps/v1", "ReplicaSet", set)))
+        };
+        given.apply(
+            agent,
+            batch(agent, 1, first, vec![place("like", "all", "set-7"), place("other", "new", "set-7")]),
+        );
+        let index = &given.fold.index;
+        let record = |uid: &str| index.get(index.by_uid(agent, uid).unwrap()).unwrap();
+        assert!(shared_at(record("uid-like")).iter().all(|at| known.contains(at)), "{agent}");
+        let new = shared_at(record("uid-other")).into_iter().filter(|at| !known.contains(at)).count();
+        assert_eq!(new, 1, "its list of links");
+    }
 }
 
 #[test]

@@ -57,19 +57,15 @@ pub async fn run(wanted: History, session: &Session) -> Result<(), Failure> {
     if wanted.todays_rules {
         query.push(("todays_rules", "true".to_owned()));
     }
-    let since = wanted.since.map(|since| since.before(Timestamp(session.world.clock.now_millis())));
+    if let Some(since) = wanted.since {
+        let since = since.before(Timestamp(session.world.clock.now_millis()));
+        query.push(("since", since.to_string()));
+    }
     let path = ["objects", "changes"];
     let mut listing = Listing::<ObjectChange>::of(&session.api, &path, &query, wanted.limit);
     let mut printed = session.printer.list();
-    while let Some(mut changes) = listing.next().await? {
-        let all = changes.len();
-        // The newest come first.
-        changes.retain(|change| since.is_none_or(|since| change.recorded_at >= since));
-        let is_over = changes.len() < all;
+    while let Some(changes) = listing.next().await? {
         printed.page(changes, rows)?;
-        if is_over {
-            break;
-        }
     }
     printed.end("no change is known")?;
     let known = coverage::warn(session, &wanted.place).await;
