@@ -14,6 +14,7 @@ mod imported;
 mod index;
 mod judge;
 mod kinds;
+mod known;
 mod list;
 mod listable;
 mod mesh;
@@ -21,6 +22,7 @@ mod observed;
 mod optional;
 mod owners;
 pub mod query;
+mod quick;
 mod record;
 mod relations;
 mod rights;
@@ -42,7 +44,7 @@ pub use fold::{Fold, OBJECTS};
 pub use former::{DecidedAt, Declaring, Former, FormerDeclared, Instant};
 pub use groups::{Group, Groups, Membership, Memberships, project_labels};
 pub use imported::ImportedRules;
-pub use index::{Declarations, Declared, Index, Loading, OfKind, Slot};
+pub use index::{Declarations, Declared, Index, Loading, OfKind, Room, Slot};
 pub use judge::{
     RULES, asks_pods, before_imported, claims_beside, controller_of, options_of, own_verdict,
     verdict_with_judged_pods, verdict_with_pods, was_always, workloads_above,
@@ -51,8 +53,9 @@ pub use list::List;
 pub use listable::{Listable, Question};
 pub use observed::Observed;
 pub use optional::Optional;
+pub(crate) use quick::Quick;
 pub use record::{Kind, Record, Verdict, plain_uid};
-pub use relations::{Link, Relation, RelationSet};
+pub use relations::{Link, Relation, RelationSet, Target};
 pub use rights::{AsThemselves, ClusterRights, Rights, Sight};
 pub use selector::Selector;
 pub use text::Text;

@@ -9,6 +9,7 @@ mod coding;
 mod forget;
 mod history;
 mod keys;
+mod load;
 mod pass;
 mod prune;
 mod read;
@@ -26,9 +27,10 @@ use crate::model::{Change, Directory, Index, Observed, Record, Text, Tunnels};
 pub use chain::StoredChange;
 pub use keys::Partitions;
 use keys::object_key;
+pub use load::Loaded;
 pub use pass::{Found, Pass, Told};
 pub use prune::Pruned;
-pub use read::{Loaded, Reader};
+pub use read::Reader;
 pub use timeline::Entry;
 
 /// Grows when a layout or the fold changes: a database of another one is made anew.
@@ -342,13 +344,6 @@ fn path_in(folder: &Path) -> std::path::PathBuf {
 
 fn format_of(log: uuid::Uuid) -> String {
     format!("{FOLD_VERSION} {log}")
-}
-
-/// A record with its statement.
-fn whole_record(bytes: &[u8], stated: Option<&[u8]>) -> Result<Record, StoreError> {
-    let mut record: Record = decode(bytes)?;
-    record.stated = stated.map(decode).transpose()?.unwrap_or_default();
-    Ok(record)
 }
 
 #[cfg(test)]

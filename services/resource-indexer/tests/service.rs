@@ -5,6 +5,8 @@
 mod past;
 #[path = "service/running.rs"]
 mod running;
+#[path = "service/start.rs"]
+mod start;
 #[path = "service/timing.rs"]
 mod timing;
 #[path = "service/viewers.rs"]

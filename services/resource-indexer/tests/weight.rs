@@ -2,6 +2,8 @@
 //! `KASBAH_LONG_TESTS=1 cargo test -p resource-indexer --test weight -- --nocapture`.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
 
+use std::collections::BTreeSet;
+
 use events::observation::{FieldWriter, ObjectBody, Observation, ObservationBatch, Observed, SeenObject};
 use events::{AgentId, ObjectIdentity, OrganizationId, Sha256, Timestamp};
 use resource_indexer::model::{Bodies, Directory, Fold, RecordedAt, Tunnels};
@@ -170,7 +172,7 @@ fn resident() -> usize {
 /// Writes all objects, without their history.
 fn write(store: &Store, fold: &Fold) {
     let records = fold.index.slots().filter_map(|slot| fold.index.get(slot));
-    let records = records.map(|record| (record.agent, record.uid.clone())).collect();
+    let records: BTreeSet<_> = records.map(|record| (record.agent, record.uid.clone())).collect();
     let agents = fold.observed.keys().copied().collect();
     let memory = Memory {
         index: &fold.index,
@@ -179,7 +181,8 @@ fn write(store: &Store, fold: &Fold) {
         tunnels: &Tunnels::default(),
         standing: &Standing::default(),
     };
-    store.write(&Batch { records, agents, ..Batch::default() }, &memory).unwrap();
+    let batch = Batch { stated: records.clone(), records, agents, ..Batch::default() };
+    store.write(&batch, &memory).unwrap();
     store.sync().unwrap();
 }
 

@@ -6,6 +6,7 @@ mod declared;
 mod grouped;
 mod loading;
 mod noting;
+mod parts;
 mod pieces;
 mod places;
 mod pointers;
@@ -22,6 +23,7 @@ use events::{AgentId, SourceId, Timestamp};
 
 pub use grouped::{InCluster, counted};
 pub use loading::Loading;
+pub use parts::Room;
 pub use places::{OfKind, Place};
 pub use searched::contains;
 pub use slots::Slots;
@@ -67,6 +69,8 @@ pub struct Index {
     there: BTreeMap<AgentId, u64>,
     /// What agents' configurations declare of their objects, and did.
     declaring: Declaring,
+    /// Of objects that are being loaded: what is not among the pointers yet.
+    unnoted: Option<loading::Lists>,
 }
 
 impl Index {

@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::quick::Quick;
+
 /// An immutable list behind one pointer, cheap to clone. An empty one takes no memory of its own.
 #[derive(PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct List<T>(Option<Arc<Box<[T]>>>);
@@ -64,11 +66,11 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
 
 /// Keeps one copy of each thing. Only looked up in, never iterated in an order that matters.
 #[derive(Debug)]
-pub struct Copies<T>(HashSet<Arc<T>>);
+pub struct Copies<T>(HashSet<Arc<T>, Quick>);
 
 impl<T> Default for Copies<T> {
     fn default() -> Self {
-        Self(HashSet::new())
+        Self(HashSet::default())
     }
 }
 
@@ -83,6 +85,11 @@ impl<T: Eq + Hash> Copies<T> {
             within(thing);
         }
         self.0.insert(Arc::clone(thing));
+    }
+
+    /// Keeps the copies of another one, where there is none yet.
+    pub fn join(&mut self, other: Self) {
+        self.0.extend(other.0);
     }
 
     /// Lets go of what nobody else holds.
@@ -107,6 +114,11 @@ impl<T: Eq + Hash> Lists<T> {
         if let Some(items) = &mut list.0 {
             self.0.share(items, |items| items.iter_mut().for_each(within));
         }
+    }
+
+    /// Keeps the copies of another one, where there is none yet.
+    pub fn join(&mut self, other: Self) {
+        self.0.join(other.0);
     }
 
     /// Lets go of what nobody else holds.

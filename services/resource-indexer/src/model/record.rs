@@ -236,6 +236,21 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// Takes in what objects of other clusters share. What both have stays twice in those objects.
+    pub(crate) fn join(&mut self, other: Self) {
+        // Each field by its name: of one that is forgotten what comes later would share nothing with what was loaded.
+        let Self { strings, labels, links, rooms, managers, marks, alike, verdicts, writers } = other;
+        self.strings.join(strings);
+        self.labels.join(labels);
+        self.links.join(links);
+        self.rooms.join(rooms);
+        self.managers.join(managers);
+        self.marks.join(marks);
+        self.alike.join(alike);
+        self.verdicts.join(verdicts);
+        self.writers.join(writers);
+    }
+
     pub(crate) fn share_links(&mut self, list: &mut List<Link>) {
         let Self { links, rooms, strings, .. } = self;
         links.share(list, |link| link.share(strings, rooms));

@@ -9,6 +9,8 @@ use std::ops::Deref;
 use arcstr::ArcStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::quick::Quick;
+
 /// Immutable text behind one pointer, cheap to clone. Many objects share one, so that equal texts are mostly found to be so without reading them.
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
 pub struct Text(ArcStr);
@@ -71,7 +73,7 @@ impl<'de> Deserialize<'de> for Text {
                 f.write_str("text")
             }
             fn visit_str<E>(self, text: &str) -> Result<Text, E> {
-                Ok(Text::from(text))
+                Ok(super::known::text_of(text))
             }
         }
         deserializer.deserialize_str(Visitor)
@@ -80,7 +82,7 @@ impl<'de> Deserialize<'de> for Text {
 
 /// Keeps one copy of each text. Only looked up in, never iterated in an order that matters.
 #[derive(Debug, Clone, Default)]
-pub struct Strings(HashSet<ArcStr>);
+pub struct Strings(HashSet<ArcStr, Quick>);
 
 impl Strings {
     /// Replaces a text by the copy that is kept.
@@ -98,6 +100,16 @@ impl Strings {
         if let Some(kept) = self.0.get(text.0.as_str()) {
             text.0 = ArcStr::clone(kept);
         }
+    }
+
+    /// The copy that is kept.
+    pub fn get(&self, text: &str) -> Option<Text> {
+        self.0.get(text).cloned().map(Text)
+    }
+
+    /// Keeps the copies of another one, where there is none yet.
+    pub fn join(&mut self, other: Self) {
+        self.0.extend(other.0);
     }
 
     /// Lets go of what nobody else holds.

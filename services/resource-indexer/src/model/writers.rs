@@ -66,6 +66,12 @@ impl Writer {
         FieldWriter { manager, operation, subresource, at: self.at.time() }
     }
 
+    /// What is shared of it.
+    #[cfg(test)]
+    pub(crate) fn by(&self) -> &By {
+        &self.by
+    }
+
     pub(crate) fn share(&mut self, shared: &mut Shared) {
         let Shared { writers, strings, .. } = shared;
         writers.share(&mut self.by, |by| {

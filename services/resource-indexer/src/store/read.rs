@@ -1,7 +1,6 @@
 //! Reading the database, as it was when the reader was made.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -10,18 +9,10 @@ use parking_lot::Mutex;
 use redb::{AccessGuard, ReadOnlyTable, ReadTransaction, ReadableTable};
 
 use super::chain::{Chain, InRow, StoredChange};
-use super::keys::{self, Partitions, change_key, object_key};
+use super::keys::{Partitions, change_key, object_key};
 use super::timeline::{self, Entry};
-use super::{
-    AGENTS, CHANGES, DIRECTORY_KEY, META, OBJECTS, RECENT, STANDING_KEY, STATED, Standing, StoreError,
-    TIMELINE, TUNNELS_KEY, Table, decode, guarded, whole_record,
-};
-use crate::model::{Directory, Fold, Loading, Observed, Record, Tunnels};
-
-/// Objects that are handed over at once while they are loaded.
-const LOADED_AT_ONCE: usize = 1_000;
-/// How often as many are decoded ahead.
-const LOADED_AHEAD: usize = 4;
+use super::{AGENTS, CHANGES, META, RECENT, STANDING_KEY, Standing, StoreError, TIMELINE, Table, decode};
+use crate::model::Observed;
 
 /// One consistent state of the database.
 pub struct Reader {
@@ -94,18 +85,6 @@ pub(super) fn full_row_with<'a>(
     rows.next().transpose().map_err(StoreError::of)
 }
 
-/// What is loaded when a process starts.
-pub struct Loaded {
-    /// Objects and agents.
-    pub fold: Fold,
-    /// Names.
-    pub directory: Directory,
-    /// Connections.
-    pub tunnels: Tunnels,
-    /// Where the fold stands.
-    pub standing: Standing,
-}
-
 impl Reader {
     pub(super) fn new(reading: ReadTransaction, partitions: Partitions) -> Self {
         let (changes, recent) = (OnceLock::new(), OnceLock::new());
@@ -142,76 +121,6 @@ impl Reader {
         self.opened(CHANGES, &self.changes)
     }
 
-    /// Everything that is kept in memory.
-    ///
-    /// # Errors
-    /// When the database does not work.
-    pub fn load(&self) -> Result<Loaded, StoreError> {
-        guarded("loading", || self.load_all())
-    }
-
-    fn load_all(&self) -> Result<Loaded, StoreError> {
-        let standing = self.standing()?;
-        let mut fold = Fold::default();
-        fold.observed = self.agents()?;
-        std::thread::scope(|scope| {
-            let (sender, receiver) = sync_channel(LOADED_AHEAD);
-            let leaving = &standing.leaving;
-            let reading = scope.spawn(move || self.send_records(leaving, &sender));
-            receiver.into_iter().flatten().for_each(|record| {
-                fold.index.load(record);
-            });
-            let loading = reading
-                .join()
-                .unwrap_or_else(|_| Err(StoreError::Broken("redb panicked while loading".to_owned())))?;
-            fold.index.end_loading(loading);
-            Ok::<_, StoreError>(())
-        })?;
-        let directory = self.meta(DIRECTORY_KEY)?.map(|bytes| decode(&bytes)).transpose()?;
-        let tunnels = self.meta(TUNNELS_KEY)?.map(|bytes| decode(&bytes)).transpose()?;
-        Ok(Loaded {
-            fold,
-            directory: directory.unwrap_or_default(),
-            tunnels: tunnels.unwrap_or_default(),
-            standing,
-        })
-    }
-
-    /// Reads, decodes and prepares all objects: half of the work of loading, beside that of putting them where they are found.
-    fn send_records(
-        &self,
-        leaving: &BTreeSet<AgentId>,
-        records: &SyncSender<Vec<Arc<Record>>>,
-    ) -> Result<Loading, StoreError> {
-        let objects = self.reading.open_table(OBJECTS).map_err(StoreError::of)?;
-        let stated = self.reading.open_table(STATED).map_err(StoreError::of)?;
-        // Both are in the order of objects.
-        let mut stated = stated.iter().map_err(StoreError::of)?.peekable();
-        let (mut loading, mut some) = (Loading::default(), Vec::with_capacity(LOADED_AT_ONCE));
-        for row in objects.iter().map_err(StoreError::of)? {
-            let (key, value) = row.map_err(StoreError::of)?;
-            if keys::agent_of(key.value()).is_some_and(|agent| leaving.contains(&agent)) {
-                continue;
-            }
-            let is_of_one_before =
-                |row: &Result<Pair, _>| row.as_ref().is_ok_and(|(of, _)| of.value() < key.value());
-            while stated.next_if(is_of_one_before).is_some() {}
-            let is_of_it =
-                |row: &Result<Pair, _>| row.as_ref().is_ok_and(|(of, _)| of.value() == key.value());
-            let of_it = stated.next_if(is_of_it).transpose().map_err(StoreError::of)?;
-            let record = whole_record(value.value(), of_it.as_ref().map(|(_, stated)| stated.value()))?;
-            some.push(loading.prepare(record));
-            if some.len() == LOADED_AT_ONCE
-                && records.send(std::mem::replace(&mut some, Vec::with_capacity(LOADED_AT_ONCE))).is_err()
-            {
-                return Ok(loading);
-            }
-        }
-        // Who receives them ends after them.
-        let _ = records.send(some);
-        Ok(loading)
-    }
-
     /// Where the fold stands.
     ///
     /// # Errors
@@ -220,7 +129,11 @@ impl Reader {
         Ok(self.meta(STANDING_KEY)?.map(|bytes| decode(&bytes)).transpose()?.unwrap_or_default())
     }
 
-    fn agents(&self) -> Result<BTreeMap<AgentId, Observed>, StoreError> {
+    pub(super) fn table(&self, table: Table) -> Result<Opened, StoreError> {
+        self.reading.open_table(table).map_err(StoreError::of)
+    }
+
+    pub(super) fn agents(&self) -> Result<BTreeMap<AgentId, Observed>, StoreError> {
         let table = self.reading.open_table(AGENTS).map_err(StoreError::of)?;
         let mut found = BTreeMap::new();
         for row in table.iter().map_err(StoreError::of)? {

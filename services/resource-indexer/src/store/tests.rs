@@ -1,4 +1,5 @@
 mod few_bytes;
+mod load;
 mod pass;
 mod timeline;
 

@@ -16,15 +16,18 @@ const OF_RECORD: usize = 100;
 /// Questions of each kind.
 const ASKED: usize = 8;
 
-struct App {
-    namespace: &'static str,
-    name: String,
+pub struct App {
+    /// Equal names in another cluster are other objects.
+    pub cluster: usize,
+    pub namespace: &'static str,
+    pub name: String,
 }
 
 impl App {
     fn metadata(&self, kind: &str, name: &str, owner: Option<(&str, &str, &str)>) -> Value {
         let uid = |kind: &str, name: &str| {
-            let parts = [kind.as_bytes(), self.namespace.as_bytes(), name.as_bytes()];
+            let cluster = self.cluster.to_be_bytes();
+            let parts = [&cluster, kind.as_bytes(), self.namespace.as_bytes(), name.as_bytes()];
             events::id::derived_uuid(&parts).to_string()
         };
         let owners: Vec<Value> = owner
@@ -42,7 +45,7 @@ impl App {
     }
 
     /// All objects of the application after so many changes. Its workloads never say that they are well.
-    fn objects(&self, changes: usize) -> Vec<Value> {
+    pub fn objects(&self, changes: usize) -> Vec<Value> {
         let (name, set) = (self.name.as_str(), format!("{}-6bb7c8fd5d", self.name));
         let spec = json!({"replicas": 4, "selector": {"matchLabels": {"app.kubernetes.io/instance": name}},
             "template": {"metadata": {"labels": {"app.kubernetes.io/instance": name}}, "spec": containers(name)}});
@@ -155,8 +158,9 @@ async fn trees_of_the_past_by_their_size() {
     let folder = tempfile::tempdir().unwrap();
     let indexer = Indexer::start(&installation, Some(folder.path())).await;
     for (namespace, objects) in [("small", 1_000), ("large", 20_000)] {
-        let apps: Vec<App> =
-            (0..objects / 10).map(|number| App { namespace, name: format!("app-{number:05}") }).collect();
+        let apps: Vec<App> = (0..objects / 10)
+            .map(|number| App { cluster: 0, namespace, name: format!("app-{number:05}") })
+            .collect();
         let position = all_say(&mut installation, &apps, 0).await;
         indexer.covers(&position).await;
         let decided = installation.deploys(namespace, &[namespace]).await;

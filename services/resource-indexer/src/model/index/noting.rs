@@ -225,7 +225,10 @@ impl Index {
         }
         let kept = if self.late.is_some() { Kept::Causes } else { Kept::All };
         let searched = self.late.is_none().then(|| self.searched.entry(agent).or_default());
-        self.pointers.note((slot, &record), kept, searched, adds);
+        match &mut self.unnoted {
+            Some(lists) => lists.add(slot, &record),
+            None => self.pointers.note((slot, &record), kept, searched, adds),
+        }
         if let Some(late) = &mut self.late {
             late.take();
         }

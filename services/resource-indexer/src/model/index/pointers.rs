@@ -6,7 +6,7 @@ use events::AgentId;
 
 use super::Slot;
 use super::searched::Searched;
-use super::slots::{Slots, change};
+use super::slots::{Slots, change, change_all};
 use crate::model::record::{Record, plain_uid};
 use crate::model::relations::{Key, Link, Target};
 use crate::model::text::Text;
@@ -53,18 +53,40 @@ impl Pointers {
             }
         }
         for link in record.links().filter(|link| kept == Kept::All || link.relation.is_cause()) {
-            self.note_link((agent, link), slot, adds);
+            self.note_link((agent, link), &[slot], adds);
         }
     }
 
-    fn note_link(&mut self, (agent, link): (AgentId, &Link), slot: Slot, adds: bool) {
+    /// Adds objects that share a list of labels.
+    pub(super) fn note_labels(
+        &mut self,
+        (agent, labels): (AgentId, &[(Text, Text)]),
+        slots: &[Slot],
+        searched: &mut Searched,
+    ) {
+        let by_label = self.by_label.entry(agent).or_default();
+        for label in labels {
+            if change_all(by_label, label.clone(), slots, true) {
+                searched.note_label(label, true);
+            }
+        }
+    }
+
+    /// Adds objects that share a list of links.
+    pub(super) fn note_links(&mut self, (agent, links): (AgentId, &[Link]), slots: &[Slot]) {
+        for link in links {
+            self.note_link((agent, link), slots, true);
+        }
+    }
+
+    fn note_link(&mut self, (agent, link): (AgentId, &Link), slots: &[Slot], adds: bool) {
         let (namespace, selector) = match &link.target {
             Target::Uid(uid, _) => {
-                change(self.by_named_uid.entry(agent).or_default(), uid.clone(), slot, adds);
+                change_all(self.by_named_uid.entry(agent).or_default(), uid.clone(), slots, adds);
                 return;
             }
             Target::Key(key) => {
-                change(self.by_named_key.entry(agent).or_default(), key.clone(), slot, adds);
+                change_all(self.by_named_key.entry(agent).or_default(), key.clone(), slots, adds);
                 return;
             }
             Target::Labels(selected) => (&selected.namespace, &selected.selector),
@@ -72,7 +94,7 @@ impl Pointers {
         };
         let label = selector.exact().map(|(key, value)| (key.clone(), value.clone()));
         let selecting = self.selecting.entry(agent).or_default();
-        change(selecting, (namespace.clone(), label), slot, adds);
+        change_all(selecting, (namespace.clone(), label), slots, adds);
     }
 
     pub(super) fn forget_agent(&mut self, agent: AgentId) {
@@ -80,6 +102,14 @@ impl Pointers {
         self.by_named_key.remove(&agent);
         self.by_label.remove(&agent);
         self.selecting.remove(&agent);
+    }
+
+    /// Takes in those of other clusters.
+    pub(super) fn join(&mut self, mut other: Self) {
+        self.by_named_uid.append(&mut other.by_named_uid);
+        self.by_named_key.append(&mut other.by_named_key);
+        self.by_label.append(&mut other.by_label);
+        self.selecting.append(&mut other.selecting);
     }
 
     /// The UID as links of one cluster name it.

@@ -120,19 +120,25 @@ impl Slots {
 
 /// Adds to or takes from a set that is no more once it is empty; says whether the set came or went.
 pub(super) fn change<K: Ord>(sets: &mut BTreeMap<K, Slots>, key: K, slot: Slot, adds: bool) -> bool {
+    change_all(sets, key, &[slot], adds)
+}
+
+/// The same with several.
+pub(super) fn change_all<K: Ord>(sets: &mut BTreeMap<K, Slots>, key: K, slots: &[Slot], adds: bool) -> bool {
     match sets.entry(key) {
         Entry::Vacant(place) => {
             if adds {
-                place.insert(Slots::default()).insert(slot);
+                let set = place.insert(Slots::default());
+                slots.iter().for_each(|slot| set.insert(*slot));
             }
             adds
         }
         Entry::Occupied(mut set) if adds => {
-            set.get_mut().insert(slot);
+            slots.iter().for_each(|slot| set.get_mut().insert(*slot));
             false
         }
         Entry::Occupied(mut set) => {
-            set.get_mut().remove(slot);
+            slots.iter().for_each(|slot| set.get_mut().remove(*slot));
             let is_empty = set.get().is_empty();
             if is_empty {
                 set.remove();
