@@ -338,6 +338,9 @@ fn page_of(changes: &[ObjectChange], request: &ListChanges) -> Result<Page<Objec
     let after = request.after()?.map(place);
     let mut page = bus::PageBuilder::of(request);
     for change in changes {
+        if request.since.is_some_and(|since| change.recorded_at < since) {
+            break;
+        }
         let is_behind = after.as_ref().is_none_or(|after| place(key(change)) > *after);
         if is_behind && !page.push(key(change), change.clone())? {
             break;
