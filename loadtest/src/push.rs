@@ -73,9 +73,9 @@ async fn many(
     runs.first_config_maps.push((millis(stage.first_sync(Kind::ConfigMap, MANY).await?), Some(millis(bare))));
     runs.footprint.agent_after_first_sync(&mut stage)?;
 
-    let disk = stage.disk_bytes()?;
+    let disk = stage.settled_disk_bytes().await?;
     let changes = stage.changes(CHANGES).await?;
-    runs.footprint.disk_per_push(disk, stage.disk_bytes()?, CHANGES);
+    runs.footprint.disk_per_push(disk, stage.settled_disk_bytes().await?, CHANGES);
     let bare = bare::changes(plane, CHANGES).await?;
     let at =
         |samples: &[Duration], percent| percentile(samples.iter().copied().map(millis).collect(), percent);

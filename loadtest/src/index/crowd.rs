@@ -41,6 +41,8 @@ const ASKED: usize = 200;
 const TREES: usize = 40;
 /// Pods and changes of each while it is measured what changes take.
 const HISTORY: (usize, usize) = (400, 500);
+/// Before memory is measured: longer than the allocator keeps what is free.
+const RESTS: Duration = Duration::from_secs(20);
 /// How long the index has to take in everything.
 const FOLDING: Duration = Duration::from_secs(1_800);
 
@@ -52,7 +54,7 @@ pub async fn run(count: usize, objects: usize) -> anyhow::Result<Vec<Figure>> {
     let history = crowd.history().await.context("what changes take")?;
     crowd.fill(objects).await.context("all objects")?;
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
-    let resident = crowd.resident()? as f64 / 1e6;
+    let resident = crowd.resident().await? as f64 / 1e6;
     let mut starts = Runs::new();
     for _ in 0..count {
         starts.push((crowd.starts_again().await?.as_secs_f64(), None));
@@ -305,8 +307,10 @@ impl Crowd {
         Ok(())
     }
 
-    fn resident(&mut self) -> anyhow::Result<u64> {
+    /// Memory at rest, in bytes: what filling took goes back within some seconds.
+    async fn resident(&mut self) -> anyhow::Result<u64> {
         let pid = self.kasbah.replicas()?.process(INDEXER).context("the indexer has ended")?.pid();
+        tokio::time::sleep(RESTS).await;
         usage::resident(&[pid])
     }
 

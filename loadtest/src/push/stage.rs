@@ -1,7 +1,7 @@
 //! One installation with one agent and one source, on which a run is measured.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
@@ -18,6 +18,9 @@ const PROJECT: &str = "bench/deploy";
 pub const AGENT: &str = "bench";
 /// The source of the run.
 pub const SOURCE: &str = "bench/objects";
+
+/// For as long nothing is written before the disk counts as settled: longer than between two checkpoints.
+const QUIET: Duration = Duration::from_secs(4);
 
 /// Settings of an agent: those who have a role in a project see what runs in the cluster.
 pub fn access(project: &str) -> String {
@@ -225,6 +228,20 @@ impl Stage {
     /// Bytes in the server's data folder.
     pub fn disk_bytes(&self) -> anyhow::Result<u64> {
         folder_bytes(&self.kasbah.data())
+    }
+
+    /// The same once nothing has been written for a while: what exports and the index write comes later than the sync that it is about.
+    pub async fn settled_disk_bytes(&self) -> anyhow::Result<u64> {
+        let end = Instant::now() + LIMIT;
+        let (mut bytes, mut since) = (self.disk_bytes()?, Instant::now());
+        while since.elapsed() < QUIET && Instant::now() < end {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            let now = self.disk_bytes()?;
+            if now != bytes {
+                (bytes, since) = (now, Instant::now());
+            }
+        }
+        Ok(bytes)
     }
 
     fn write(&self, number: usize, value: &str) -> anyhow::Result<()> {

@@ -16,7 +16,7 @@ const IDLE: Duration = Duration::from_secs(12);
 /// What comes within this time goes together; while more and more comes, within longer ones: each batch is a record that the
 /// server syncs, and the cluster's own store may lie on the same disk.
 const GATHER: Duration = Duration::from_millis(5);
-const LONGEST_GATHER: Duration = Duration::from_millis(100);
+const LONGEST_GATHER: Duration = Duration::from_millis(50);
 const WHOLE_BATCH: usize = 100;
 
 /// How long the next batch gathers.
@@ -108,7 +108,7 @@ mod tests {
             now += Duration::from_millis(3);
             pace.sent = Some(now);
         }
-        assert_eq!(gathered, [5, 10, 20, 40, 80, 100, 100]);
+        assert_eq!(gathered, [5, 10, 20, 40, 50, 50, 50]);
         assert_eq!(pace.gather(now + LONGEST_GATHER), GATHER);
     }
 }

@@ -26,7 +26,7 @@ use super::types::scalar;
 use crate::log::cursor::Cursor;
 
 /// What comes within this time is asked for at once.
-const TOGETHER: Duration = Duration::from_millis(20);
+const TOGETHER: Duration = Duration::from_millis(10);
 /// Records of one round.
 const RECORDS: usize = 500;
 /// Changes of one round. More come at once only where an agent lists everything anew.
