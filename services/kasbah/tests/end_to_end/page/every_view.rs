@@ -22,8 +22,9 @@ fn hostile(word: &str) -> String {
 }
 
 /// Words of [`hostile`] texts that somebody must see, or nothing would be tested.
-const SEEN: [&str; 12] = [
+const SEEN: [&str; 13] = [
     "h-annotation",
+    "h-answer",
     "h-condition",
     "h-environment",
     "h-event",
@@ -111,6 +112,16 @@ fn refusing_webhook(words: &str) -> String {
     format!("{}/hook", receiver_with(move |_, _| answer.clone()))
 }
 
+/// Waits until the receiver has refused an event; gives the subscription's id.
+async fn refused(stage: &Stage) -> Value {
+    eventually(LIMIT, || async {
+        let shown = stage.scene.kasbah.json(["subscription", "show", "hostile-answers"])?;
+        ensure!(shown.to_string().contains("h-answer"), "nothing was refused: {shown:#}");
+        Ok(shown["id"].clone())
+    })
+    .await
+}
+
 /// Waits until a push is rejected whose file has a hostile name.
 async fn rejected(stage: &Stage) {
     let name = hostile("h-file");
@@ -131,8 +142,9 @@ async fn whatever_others_write_is_text_in_every_view() {
     let objects = hostile_objects(&stage).await;
     hostile_words(&stage);
     rejected(&stage).await;
-    let more =
-        json!({ "router": ROUTER, "ids": ids(&stage, &environment), "objects": objects, "expected": SEEN });
+    let mut ids = ids(&stage, &environment);
+    ids["subscription"] = refused(&stage).await;
+    let more = json!({ "router": ROUTER, "ids": ids, "objects": objects, "expected": SEEN });
     let given = given(&stage.scene.kasbah, &more);
     let driven = script(&format!("{SHARED}\n{TEXT}"));
     let mut seen = drive_chromium(&driven, &given).await.unwrap();
