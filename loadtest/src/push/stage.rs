@@ -234,7 +234,8 @@ impl Stage {
     pub async fn settled_disk_bytes(&self) -> anyhow::Result<u64> {
         let end = Instant::now() + LIMIT;
         let (mut bytes, mut since) = (self.disk_bytes()?, Instant::now());
-        while since.elapsed() < QUIET && Instant::now() < end {
+        while since.elapsed() < QUIET {
+            ensure!(Instant::now() < end, "the server does not stop writing");
             tokio::time::sleep(Duration::from_millis(200)).await;
             let now = self.disk_bytes()?;
             if now != bytes {
